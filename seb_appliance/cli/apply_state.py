@@ -368,6 +368,8 @@ def _value(node: Node, one: Declared) -> Any:
     """None: the appliance's default."""
     if node.value is None or node.value == DEFAULT:
         return None
+    if one.kind == "names" and isinstance(node.value, list):
+        return [item.expect(str) for item in node.value]
     if isinstance(node.value, dict | list):
         raise node.wrong("expected one value")
     is_switch = isinstance(node.value, bool)

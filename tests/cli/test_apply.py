@@ -393,3 +393,38 @@ def test_an_inlet_that_cannot_be_is_refused_with_its_line(seb: Seb, text: str, w
     told = seb.refused("apply", write(seb, f"inlets:\n  shop: {text}\n"), code=78)
     assert "line 2" in told
     assert words in told
+
+
+@pytest.mark.parametrize(
+    ("more", "words"), [("", "secret_file names the file"), (", secret_file: none", "cannot read")]
+)
+def test_a_secret_that_is_missing_is_told_before_anything_is_done(
+    seb: Seb, more: str, words: str
+) -> None:
+    text = f"topics: {{undone: {{}}}}\ninlets: {{bare: {{topic: undone, scheme: github{more}}}}}\n"
+    assert words in seb.refused("apply", write(seb, text), code=78)
+    assert seb.good("topics", "--pattern", "undone").rows == []
+
+
+def test_another_scheme_takes_the_secret_of_the_file(seb: Seb) -> None:
+    secret = write(seb, "no base64!\n", "plain")
+    path = write(seb, f"inlets: {{again: {{topic: a, scheme: github, secret_file: {secret}}}}}\n")
+    seb.good("apply", path)
+    secret = write(seb, "whsec_c2VjcmV0\n", "whsec")
+    path = write(seb, f"inlets: {{again: {{topic: a, scheme: svix, secret_file: {secret}}}}}\n")
+    assert "scheme github -> svix" in seb.good("apply", path).out
+    assert changes(seb, path) == []
+
+
+def test_headers_to_keep_may_be_a_list(seb: Seb) -> None:
+    secret, both = write(seb, "s\n", "secret"), ("[X-A, X-B]", "'X-A, X-B'")
+    for given in both:
+        path = write(
+            seb,
+            "inlets: {lists: {topic: a, scheme: github, "
+            f"keep_headers: {given}, secret_file: {secret}}}}}\n",
+        )
+        seb.good("apply", path)
+        assert changes(seb, path) == []
+    settings = seb.good("inlets", "show", "lists", "--json").json["settings"]
+    assert settings["keep_headers"] == ["X-A", "X-B"]

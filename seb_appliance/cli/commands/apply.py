@@ -125,10 +125,27 @@ def _apply(
     if diff:
         report.end(only_planned=True)
         return DIFFERS if planned.changes else None
+    _take_secrets(wanted, planned)
     makes_keys = any((c.action, c.kind) == ("create", "api_key") for c in planned.changes)
     with _secrets_to(secrets_file if makes_keys else None, report) as keep_secret:
         _make_all(admin, wanted, planned, keep_secret, report)
     return None
+
+
+def _take_secrets(wanted: State, planned: Plan) -> None:
+    """Give the inlets that are made, or get another scheme, the secrets of their files. Raises
+    ConfigurationError."""
+    for change in planned.changes:
+        if change.kind != "inlet" or change.action == "delete":
+            continue
+        members = wanted["inlets"][change.name]
+        path, is_new = members.pop(FILE_MEMBER, None), change.action == "create"
+        if is_new and path is None:
+            raise ConfigurationError(
+                f"the inlet {change.name} is new: {FILE_MEMBER} names the file with its secret"
+            )
+        if path is not None and (is_new or "scheme" in change.after):
+            members["secrets"] = [read_secret(Path(path))]
 
 
 def _confirm(admin: Admin, deletions: list[Change]) -> None:
@@ -327,9 +344,7 @@ def _make(admin: Admin, change: Change, members: Json, keep_secret: Callable[[Js
         case "inlet", "delete":
             admin.delete_inlet(name)
         case "inlet", _:
-            path = members.pop(FILE_MEMBER, None)
-            secrets = [_secret_in(path, name)] if change.action == "create" else None
-            admin.set_inlet(name, **members, secrets=secrets)
+            admin.set_inlet(name, **members)
         case "api_key", "create":
             more = {member: members[member] for member in members if member != "grants"}
             keep_secret(admin.create_api_key(name, members["grants"], **more))
@@ -337,15 +352,6 @@ def _make(admin: Admin, change: Change, members: Json, keep_secret: Callable[[Js
             admin.change_api_key(api_key_id, **members)
         case "api_key", "delete":
             admin.revoke_api_key(api_key_id)
-
-
-def _secret_in(path: str | None, inlet: str) -> str:
-    """Raises CommandError, ConfigurationError."""
-    if path is None:
-        raise CommandError(
-            f"the inlet {inlet} is new: {FILE_MEMBER} names the file with its secret"
-        )
-    return read_secret(Path(path))
 
 
 def _progress(planned: Plan, done: int, code: int = REFUSED) -> str:
