@@ -276,6 +276,7 @@ async def test_a_topic_too_slow_for_its_sender_is_refused(seb):
 @pytest.mark.parametrize(
     ("wanted", "words"),
     [
+        ({"verify": {"scheme": "stripe"}}, "the sender chooses the secret"),
         ({"verify": {"scheme": "hmac"}, "secrets": ["x"]}, "name of a header"),
         ({"verify": {"scheme": "path"}, "secrets": ["short"]}, "16 to 200"),
         ({"verify": {"scheme": "standard"}, "secrets": ["whsec_!"]}, "base64"),

@@ -20,6 +20,7 @@ from seb_appliance.protocols.inlets.settings import Algorithm, Encoding, Verify
 
 Headers = Mapping[bytes, bytes]
 _SECRET_BYTES: Final = 32
+_CHOSEN_BY_SENDER: Final = frozenset({"meta", "proxy", "shopify", "slack", "stripe"})
 _PATH_SECRET: Final = re.compile(r"[A-Za-z0-9_-]{16,200}")
 
 
@@ -131,7 +132,11 @@ def _hmac_scheme(verify: Verify) -> _HmacScheme:
 
 
 def new_secret(verify: Verify, random_bytes: Callable[[int], bytes] = os.urandom) -> str:
-    """A random one, as the scheme has it."""
+    """A random one, as the scheme has it. Raises BadRequestError for a sender that chooses it."""
+    if verify.scheme in _CHOSEN_BY_SENDER:
+        raise BadRequestError(
+            f"With {verify.scheme} the sender chooses the secret: send it in secrets."
+        )
     drawn = random_bytes(_SECRET_BYTES)
     if verify.scheme in ("standard", "svix"):
         return "whsec_" + base64.b64encode(drawn).decode()
