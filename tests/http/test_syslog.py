@@ -15,6 +15,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.errors import ConfigurationError, OverloadedError
 from seb_appliance.protocols.syslog.listening import Syslog, tls_context
+from seb_appliance.protocols.syslog.messages import AT_ONCE
 from tests.support.appliance import running_appliance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -97,6 +98,32 @@ async def test_logger_can_send(seb, how):
         (found,) = await records(seb, topic, 1)
         assert found["value"].endswith("hello")
         assert {"facility", "severity", "hostname", "app_name"} <= found["headers"].keys()
+
+
+async def test_many_short_messages_are_stored_some_at_a_time(seb, monkeypatch):
+    """Others have their turn on the event loop in between."""
+    sizes = []
+    store = Syslog._store
+
+    async def counting(self, messages, *given):
+        sizes.append(len(messages))
+        return await store(self, messages, *given)
+
+    monkeypatch.setattr(Syslog, "_store", counting)
+    async with listening(seb, "logs.short") as syslog:
+        await send(syslog, b"a\n" * 8000)
+        await until(lambda: counts(syslog)["stored"] == 8000)
+        for _ in range(2000):
+            syslog._received(b"a", "127.0.0.1")
+        await until(lambda: counts(syslog)["stored"] == 10_000)
+    assert max(sizes) == AT_ONCE
+
+
+async def test_what_comes_before_a_bad_frame_is_stored(seb):
+    async with listening(seb, "logs.before") as syslog:
+        await send(syslog, b"<13>good\n9999999 x")
+        assert [one["value"] for one in await records(seb, "logs.before", 1)] == ["<13>good"]
+        await until(lambda: counts(syslog)["seb_syslog_refusals_total"] == 1)
 
 
 async def test_a_sender_that_is_not_listed_is_refused(seb):

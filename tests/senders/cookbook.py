@@ -15,6 +15,7 @@ from tests.support.process import ROOT
 
 COOKBOOK = ROOT / "docs" / "senders"
 PORT = "51313"  # in commands and files; tests replace it, API_KEY and SECRET
+SYSLOG_PORT = "6514"  # the same
 PREPARE, LOOK = "On the appliance", "Look at the result"
 WITHIN_S = 60.0
 _SECRET_END = "=== the secret ==="
@@ -22,17 +23,21 @@ _SECRET_END = "=== the secret ==="
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the commands of a page made for its sender. `api_key`, `secret`: "" for none."""
+    """What the commands of a page made for its sender. `api_key`, `secret`: "" for none.
+    `syslog_port`: 0 for none."""
 
     sender: str
     api_key: str
     secret: str
+    syslog_port: int = 0
 
     def file(self, name: str, seb: Serving, folder: Path) -> Path:
         """The sender's own file, with address, API key and secret of this appliance."""
         text = (COOKBOOK / self.sender / name).read_text(encoding="utf-8")
         text = text.replace(PORT, str(seb.port))
         text = text.replace("API_KEY", self.api_key).replace("SECRET", self.secret)
+        if self.syslog_port:
+            text = text.replace(SYSLOG_PORT, str(self.syslog_port))
         saved = folder / name
         saved.write_text(text, encoding="utf-8")
         return saved

@@ -15,6 +15,11 @@ if [ ! -e "$folder/syslog-ng/usr/sbin/syslog-ng" ]; then
         echo "seb: syslog-ng cannot be downloaded; its test is skipped" >&2
 fi
 
+[ -e "$folder/node_modules/winston-loki" ] ||
+    npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix "$folder" \
+        winston@3.19.0 winston-loki@6.1.7 ||
+    echo "seb: winston-loki cannot be installed; its test is skipped" >&2
+
 if [ "${TEST_DEBEZIUM-}" = install ]; then
     sh .ci/install-debian "the test of Debezium is skipped" postgresql maven
     sh tests/senders/install_debezium.sh "$folder"

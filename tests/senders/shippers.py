@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,23 @@ LoadPlugin unixsock
   SocketFile "{folder}/socket"
 </Plugin>
 Include "{file}"
+"""
+FLUENT_BIT_MAIN = """
+[SERVICE]
+    Flush          1
+    scheduler.base 1
+    scheduler.cap  2
+[INPUT]
+    Name           tcp
+    Listen         127.0.0.1
+    Port           {port}
+    Format         json
+@INCLUDE {file}
+"""
+COLLECTOR_CHANGES = """
+receivers: {{otlp: {{protocols: {{http: {{endpoint: "127.0.0.1:{port}"}}}}}}}}
+extensions: {{file_storage: {{directory: "{folder}/queue"}}}}
+service: {{telemetry: {{metrics: {{level: none}}}}}}
 """
 
 
@@ -160,3 +179,47 @@ def put_values(control: Path, values: Iterable[int]) -> None:
                 lines.write(f"PUTVAL cellar/test/gauge-temperature {1_795_000_000 + n}:{value}\n")
                 lines.flush()
                 assert lines.readline().startswith("0 ")
+
+
+@contextmanager
+def fluent_bit(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
+    """The port that takes JSON objects over TCP."""
+    program = shutil.which("fluent-bit")
+    if program is None:
+        pytest.skip("Fluent Bit (fluent-bit) is not installed, and no registry has it")
+    port = free_port()
+    main = _main_file(FLUENT_BIT_MAIN, folder, port, prepared.file("seb.conf", seb, folder))
+    with running(folder, [program, "-c", main], _listens(port)):
+        yield port
+
+
+def log_json(port: int, messages: Iterable[str]) -> None:
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for message in messages:
+            connection.sendall(json.dumps({"log": message}).encode() + b"\n")
+
+
+@contextmanager
+def collector(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
+    """OpenTelemetry's collector: the port that takes OTLP/HTTP. Its queue is in `folder`."""
+    program = shutil.which("otelcol")
+    if program is None:
+        pytest.skip("no OpenTelemetry Collector (otelcol) is installed, and no registry has it")
+    port = free_port()
+    changes = folder / "changes.yaml"  # merged into the file of the page
+    changes.write_text(COLLECTOR_CHANGES.format(port=port, folder=folder), encoding="utf-8")
+    command: list[str | Path] = [program, "--config", prepared.file("seb.yaml", seb, folder)]
+    with running(folder, [*command, "--config", changes], _listens(port)):
+        yield port
+
+
+def log_otlp(port: int, messages: Iterable[str]) -> None:
+    """As a program that logs by OTLP, a request each."""
+    for message in messages:
+        record = {"timeUnixNano": str(time.time_ns()), "body": {"stringValue": message}}
+        body = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        named = {"Content-Type": "application/json"}
+        connection.request("POST", "/v1/logs", json.dumps(body), named)
+        assert connection.getresponse().status == 200
+        connection.close()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.senders.cookbook import Prepared, look, prepare
-from tests.senders.deaths import FAILPOINTS, killed_and_back
+from tests.senders.deaths import FAILPOINTS, WITHIN_S, killed_and_back
 from tests.server.serving import Serving, serving
 
 pytestmark = [
@@ -107,3 +107,32 @@ def test_a_repeated_cloud_event_is_stored_once(tmp_path: Path) -> None:
     ] == [{"celsius": 12}] * 2
     named = [json.dumps(record["headers"]) for record in found]
     assert ["a-binary" in named[0], "a-structured" in named[1]] == [True, True]
+
+
+@pytest.mark.parametrize("failpoint", FAILPOINTS)
+def test_what_the_cloud_events_sdk_sends_is_stored_once_over_a_kill(
+    tmp_path: Path, failpoint: str
+) -> None:
+    sent = [f"event-{number}" for number in range(4)]
+    with serving(tmp_path) as seb:
+        program = prepare(seb, "cloudevents").file("send.py", seb, tmp_path)
+
+    def failed(ids: list[str]) -> list[str]:
+        commands = [[sys.executable, program, one] for one in ids]
+        codes = [
+            subprocess.run(command, env=ENVIRONMENT, timeout=60, check=False).returncode
+            for command in commands
+        ]
+        return [one for one, code in zip(ids, codes, strict=True) if code]
+
+    with serving(tmp_path, port=seb.port, failpoint=failpoint) as dying:
+        again = failed(sent)
+        assert dying.process.wait(WITHIN_S) == -9
+    assert again == sent[1:]
+    with serving(tmp_path, port=seb.port) as restarted:
+        assert failed(again) == []
+        named = [json.dumps(record["headers"]) for record in records(restarted, "cloudevents")]
+    assert len(named) == 2 * len(sent)
+    for one in sent:
+        for mode in ("binary", "structured"):
+            assert sum(f'"{one}-{mode}"' in text for text in named) == 1

@@ -1,5 +1,5 @@
 """Fluent Bit and Vector, which no registry of ours has: their files of the cookbook, read by the
-test, and bodies as their sources write them."""
+test, and bodies as their sources write them. test_collectors.py runs Fluent Bit where it is."""
 
 from __future__ import annotations
 

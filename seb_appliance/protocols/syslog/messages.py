@@ -9,6 +9,8 @@ from seb_appliance import limits
 from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.broker.values import pack_headers
 
+AT_ONCE: Final = 500  # messages between two turns of the event loop: less than 2 ms
+_EMPTY_LINES: Final = re.compile(rb"(?:[\r\0]*\n)+")
 _LENGTH: Final = re.compile(rb"[1-9][0-9]{0,6}")
 _PRIORITY: Final = re.compile(rb"<(0|[1-9][0-9]{0,2})>")
 _PRIORITY_MAX: Final = 191
@@ -27,36 +29,52 @@ class BadFrameError(Exception):
 
 class Framer:
     """Splits the bytes of one connection into messages. A frame that begins with a digit is counted
-    (`11 <34>1 - …`); every other one ends with a line feed."""
+    (`11 <34>1 - …`); every other one ends with a line feed. Of a counted one the message is kept
+    byte for byte, but without the one line feed that rsyslog adds to it."""
 
     def __init__(self) -> None:
         self._rest = b""
+        self._bad: BadFrameError | None = None
 
     @property
     def is_inside(self) -> bool:
-        """Whether a message has begun and not ended."""
+        """Whether a message has begun and not ended, once `feed` returns nothing."""
         return bool(self._rest)
 
-    def feed(self, data: bytes) -> list[bytes]:
-        """The messages that are complete now, without empty ones. Raises BadFrameError for one of
-        more than SYSLOG_BYTES_MAX, and for a count that is none."""
+    def feed(self, data: bytes = b"") -> list[bytes]:
+        """The next messages that are complete, without empty ones, at most AT_ONCE: another call
+        returns those behind. Raises BadFrameError for a message of more than SYSLOG_BYTES_MAX, and
+        for a count that is none, after those before it were returned."""
+        if self._bad is not None:
+            raise self._bad
         data, at, messages = self._rest + data, 0, list[bytes]()
-        while at < len(data):
-            begin, end, following = _frame(data, at)
-            if end is None:
-                if len(data) - begin > limits.SYSLOG_BYTES_MAX:
-                    raise BadFrameError("a message is too long")
+        while (at := _after_empty_lines(data, at)) < len(data) and len(messages) < AT_ONCE:
+            try:
+                begin, end, following = _frame(data, at)
+            except BadFrameError as error:
+                self._bad = error
                 break
-            if message := data[begin:end].rstrip(b"\r\n\0"):
-                messages.append(message)
+            if end is None:
+                break
+            message = data[begin:end]
+            messages.append(
+                message.removesuffix(b"\n") or message if begin > at else message.rstrip(b"\r\0")
+            )
             at = following
         self._rest = data[at:]
+        if self._bad is not None and not messages:
+            raise self._bad
         return messages
 
     def end(self) -> list[bytes]:
         """The last message, if its sender has left without a line feed."""
-        rest, self._rest = self._rest, b""
+        rest, self._rest = self._rest.rstrip(b"\r\0"), b""
         return [rest] if rest and not _LENGTH.match(rest) else []
+
+
+def _after_empty_lines(data: bytes, at: int) -> int:
+    found = _EMPTY_LINES.match(data, at)
+    return found.end() if found else at
 
 
 def _frame(data: bytes, at: int) -> tuple[int, int | None, int]:
@@ -64,6 +82,8 @@ def _frame(data: bytes, at: int) -> tuple[int, int | None, int]:
     digits = _LENGTH.match(data, at)
     if digits is None:
         end = data.find(b"\n", at)
+        if (end if end >= 0 else len(data)) - at > limits.SYSLOG_BYTES_MAX:
+            raise BadFrameError("a message is too long")
         return (at, None, at) if end < 0 else (at, end, end + 1)
     begin = digits.end() + 1
     if begin > len(data):

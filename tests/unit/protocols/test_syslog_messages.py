@@ -8,17 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.protocols.syslog.messages import BadFrameError, Framer, read_header
+from seb_appliance.protocols.syslog.messages import AT_ONCE, BadFrameError, Framer, read_header
 
 LATEST_US = 2_000_000_000_000_000
-MESSAGES = st.lists(st.binary(min_size=1, max_size=40).map(lambda m: b"<" + m + b">"))
+MESSAGES = st.lists(st.binary(min_size=1, max_size=40))
+
+
+def all_of(framer: Framer, data: bytes) -> list[bytes]:
+    found = messages = framer.feed(data)
+    while messages:
+        assert len(messages) <= AT_ONCE
+        messages = framer.feed()
+        found = found + messages
+    return found
 
 
 def in_pieces(data: bytes, sizes: list[int]) -> list[bytes]:
     """What a framer finds in `data` if it arrives in pieces of these sizes."""
     framer, found, at = Framer(), list[bytes](), 0
     for size in [*sizes, len(data)]:
-        found += framer.feed(data[at : at + size])
+        found += all_of(framer, data[at : at + size])
         at += size
     return found + framer.end()
 
@@ -27,8 +36,10 @@ def in_pieces(data: bytes, sizes: list[int]) -> list[bytes]:
 def test_counted_messages_are_found_however_they_arrive(
     messages: list[bytes], sizes: list[int]
 ) -> None:
-    data = b"".join(b"%d %b" % (len(one), one) for one in messages)
+    data = b"".join(b"%d %b\n" % (len(one) + 1, one) for one in messages)
     assert in_pieces(data, sizes) == messages
+    data = b"".join(b"%d %b" % (len(one), one) for one in messages)
+    assert in_pieces(data, sizes) == [one.removesuffix(b"\n") or one for one in messages]
 
 
 @given(
@@ -43,6 +54,32 @@ def test_lines_are_found_however_they_arrive(messages: list[bytes], sizes: list[
 def test_both_framings_may_follow_each_other_and_the_last_line_needs_no_end() -> None:
     assert in_pieces(b"4 <1>a<2>b\r\n\n\n<3>c", []) == [b"<1>a", b"<2>b", b"<3>c"]
     assert in_pieces(b"<1>a\n9 <2>", []) == [b"<1>a"]  # the rest of a counted one never came
+
+
+@pytest.mark.parametrize("frame", [b"<1>\n", b"3 <1>"])
+def test_so_many_messages_are_returned_at_once_and_the_others_by_the_next_calls(
+    frame: bytes,
+) -> None:
+    framer = Framer()
+    sizes = [len(framer.feed(frame * (2 * AT_ONCE + 1))), *(len(framer.feed()) for _ in range(3))]
+    assert sizes == [AT_ONCE, AT_ONCE, 1, 0]
+    assert not framer.is_inside
+
+
+def test_empty_lines_are_no_messages() -> None:
+    framer = Framer()
+    assert framer.feed(b"\n" * 10_000 + b"\0\r\n<1>a\0\n\n") == [b"<1>a"]
+    assert framer.feed() == []
+    assert not framer.is_inside
+
+
+@pytest.mark.parametrize("bad", [b"1234567x", b"x" * limits.SYSLOG_BYTES_MAX + b"x\n"])
+def test_the_messages_before_a_bad_frame_are_returned(bad: bytes) -> None:
+    framer = Framer()
+    assert framer.feed(b"<1>a\n4 <1>b" + bad) == [b"<1>a", b"<1>b"]
+    for _ in range(2):
+        with pytest.raises(BadFrameError):
+            framer.feed()
 
 
 @pytest.mark.parametrize(
