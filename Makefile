@@ -68,6 +68,7 @@ demo: $(RUN_READY)
 	@$(PY) examples/package-log/demo.py $(ARGS)
 
 slow: slow-ready
+	@sh tests/lake/install.sh
 	$(PYTEST) -m "slow and not measured and not alone and not neighbours" $(ARGS)
 
 neighbours: slow-ready
@@ -128,7 +129,7 @@ clean:
 
 $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing what the appliance needs into $(VENV) …"
-	@$(PIP_INSTALL) '.[server]'
+	@$(PIP_INSTALL) '.[arrow,server]'
 	@touch $@
 
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)

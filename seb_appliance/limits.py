@@ -152,6 +152,7 @@ HTTP_ANSWER_BYTES_PER_S_MIN: Final = 4 * KIB  # a reader that is slower is cut o
 HTTP_UNSENT_BYTES: Final = 4 * KIB  # written but not sent, before we wait for the reader
 CONTROL_LINE_BYTES_MAX: Final = 64 * KIB
 MANAGE_BYTES_MAX: Final = 256 * KIB  # body of a management request: settings, grants
+OAUTH_BYTES_MAX: Final = 16 * KIB  # body of a request for a token
 API_KEY_NAME_LENGTH_MAX: Final = 200
 API_KEY_DESCRIPTION_LENGTH_MAX: Final = 1_000
 API_KEY_OVERLAP_MS_DEFAULT: Final = 24 * 3_600_000
@@ -280,6 +281,30 @@ EXTERNAL_COMPACTION_SECTIONS_MAX: Final = 100_000  # read by one of them: about 
 EXTERNAL_COMPACTION_NAMES_MAX: Final = 10_000  # of segments, also of failed tasks
 HANDED_OVER_SEGMENTS_MAX: Final = 512  # that it creates; one entry names all of them
 HANDED_OVER_SEGMENT_BYTES_MAX: Final = 1024 * MIB
+
+# Lake tables
+TABLE_LAG_MS_MIN: Final = 1_000
+TABLE_LAG_MS_DEFAULT: Final = 300_000
+TABLE_HOLD_MS_DEFAULT: Final = 24 * 3_600_000
+TABLE_SNAPSHOTS_DEFAULT: Final = 100
+TABLE_SNAPSHOTS_MAX: Final = 1_000
+TABLE_FILE_BYTES_DEFAULT: Final = 64 * MIB
+TABLE_FILE_BYTES_MIN: Final = 1 * MIB
+TABLE_FILE_BYTES_MAX: Final = 512 * MIB
+TABLE_COLUMNS_MAX: Final = 200
+TABLE_COLUMNS_LENGTH_MAX: Final = 16_000  # characters of the setting
+TABLE_METADATA_LOG: Final = 100  # earlier metadata files that the newest one names
+TABLE_FILES_MAX: Final = 20_000  # of one table; about 30 MB in memory
+TABLES_MAX: Final = 1_000
+TABLE_JOB_BYTES: Final = 64 * MIB  # stored bytes of the log that one commit reads at most
+TABLE_JOB_SECTIONS: Final = 20_000
+TABLE_REMOVED_MS_MAX: Final = 7 * 24 * 3_600_000  # for which snapshots keep removed rows
+TABLE_MANIFESTS_MAX: Final = 50  # of one snapshot; more are merged
+TABLE_MERGED_MIN: Final = 8  # small data files that are merged at once
+TABLE_MERGED_MAX: Final = 500
+TABLE_MERGED_AFTER_S: Final = 3_600  # fewer are merged once they are that old
+TABLE_EVERY_S: Final = 1.0  # interval of the check for due commits
+TABLE_LOOK_EVERY_S: Final = 3_600.0  # at the metadata in the bucket, of a table without commits
 
 # Snapshots
 SNAPSHOTS_KEPT: Final = 3

@@ -161,6 +161,13 @@ class BucketAddress:
             f"bucket {text!r} is none of file:DIRECTORY, s3://BUCKET/PREFIX and memory:"
         )
 
+    @property
+    def uri(self) -> str:
+        """Absolute, without a slash at the end: what readers of tables are told."""
+        if self.kind == "file":
+            return self.path.absolute().as_uri()
+        return "/".join(filter(None, (f"s3://{self.name}", self.prefix)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
@@ -389,6 +396,13 @@ class Settings:
         "Timeout for an answer of the S3 server.",
         (100, 300_000),
     )
+    table_reader_key: str | None = _text(
+        None,
+        "ACCESS_KEY:SECRET that may only read tables/ in the bucket: the catalog hands it to "
+        "everyone who may read a table (docs/TABLES.md). It has no flag.",
+        default_words="none: readers have credentials of their own",
+        secret=True,
+    )
     secrets_key_file: Path | None = _path(  # noqa: RUF009 - a field
         None,
         "File with the keys that encrypt the secrets of inlets; the first key encrypts.",
@@ -447,6 +461,16 @@ class Settings:
         if not (host and port.isdigit() and int(port) <= 65_535):
             raise ValueError(f"{self.syslog_listen!r} is not HOST:PORT")
         return host.strip("[]"), int(port)
+
+    @property
+    def table_reader(self) -> tuple[str, str] | None:
+        """Access key id and secret of `table_reader_key`. Raises ValueError."""
+        if self.table_reader_key is None:
+            return None
+        access_key_id, _, secret = self.table_reader_key.partition(":")
+        if not (access_key_id and secret):
+            raise ValueError("it is not ACCESS_KEY:SECRET")
+        return access_key_id, secret
 
     @property
     def budget(self) -> Money | None:

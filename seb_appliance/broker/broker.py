@@ -26,6 +26,7 @@ from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.gauges import Gauges
 from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import ConsumerGroups
+from seb_appliance.broker.lake.commits import TableCommits
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import (
     Journal,
@@ -117,17 +118,7 @@ class Broker:
         index = SectionIndex(state, counters)
         self._make_reading(index, SectionReader(source, executor, counters), source, key_index)
         self._make_writing(loaded.next_topic_id, last_used, failpoints, index)
-        self.tidying = Tidying(
-            catalog,
-            index,
-            self._writes,
-            source,
-            self.log_clock,
-            settings,
-            shares,
-            random_bytes,
-            journal,
-        )
+        self._make_upkeep(index, source, journal)
         self._make_readiness()
         self.gauges = Gauges(catalog, self._sequencer, shares)
 
@@ -180,6 +171,7 @@ class Broker:
         )
         self.authorize, self.may = self.access.authorize, self.access.may
         self.accounts = Accounts(catalog.users, writes, clock=clock)
+        self.tables = catalog.tables
         self.documents = Documents(catalog.documents, writes, clock=clock)
         group_admission = GroupAdmission(admission, catalog.groups, clock)
         self.appends = Appends(
@@ -198,6 +190,28 @@ class Broker:
         self.groups = ConsumerGroups(
             catalog, group_admission, self._reads, index, writes, log_clock.age_us
         )
+
+    def _make_upkeep(self, index: SectionIndex, source: SectionSource, journal: Journal) -> None:
+        self.tidying = Tidying(
+            self._catalog,
+            index,
+            self._writes,
+            source,
+            self.log_clock,
+            self._settings,
+            self.shares,
+            self._random_bytes,
+            journal,
+        )
+        self.table_commits = TableCommits(
+            self._catalog,
+            index,
+            self._writes,
+            self.log_clock,
+            self._settings,
+            self._random_bytes,
+        )
+        self.tidying.held_from = self.table_commits.hold
 
     def _make_readiness(self) -> None:
         self._readiness = ReadinessCheck(

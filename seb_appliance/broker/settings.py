@@ -10,6 +10,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.errors import BadRequestError
+from seb_appliance.formats.lake.columns import parse
 from seb_appliance.formats.topic_settings import SETTINGS, Compression, TopicSettings
 
 
@@ -28,7 +29,8 @@ class TidySettings:
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """A field with the name of a topic setting is the default of that setting."""
+    """A field with the name of a topic setting is the default of that setting. `no_tables`: why
+    topics cannot be tables, as a sentence."""
 
     linger_ms: int = 10
     early_flush: bool = False
@@ -39,6 +41,7 @@ class BrokerSettings:
     max_reading_bytes: int = limits.READ_BYTES_DEFAULT
     ack_timeout_ms: int = limits.ACK_TIMEOUT_MS_DEFAULT
     tidy: TidySettings = TidySettings()
+    no_tables: str = ""
 
     @property
     def linger_ms_max(self) -> int:
@@ -64,5 +67,12 @@ class BrokerSettings:
             for name, one in SETTINGS.items()
             if (message := one.out_of_bounds(getattr(settings, name), highest.get(name)))
         ]
+        if settings.table_formats and self.no_tables:
+            errors.append({"path": "table", "message": self.no_tables})
+        if settings.table_columns:
+            try:
+                parse(settings.table_columns)
+            except ValueError as error:
+                errors.append({"path": "table_columns", "message": str(error)})
         if errors:
             raise BadRequestError("A topic setting is out of its range.", errors=errors)

@@ -216,6 +216,45 @@ class TidierStatus(msgspec.Struct):
     objects_removed: Annotated[int, Metric("seb_tidier_objects_removed_total", "Objects removed.")]
 
 
+class TablesStatus(msgspec.Struct):
+    """Tables of topics. `doing`: the current job, or "". `failure`: why the last step failed, or
+    "". `worst_lag_s`: for how long the records that wait longest have waited for their table.
+    `unpublished`: tables whose last commit is not known to be readable yet. `foreign`: tables that
+    stopped because someone else wrote their metadata. `memory_bytes`: the most that the writing
+    process took. Counts of commits, rows and bytes are since the start."""
+
+    doing: str
+    failure: Annotated[str, Metric("seb_tables_failing", "1 while the last step failed.")]
+    tables: Annotated[int, Metric("seb_tables", "Tables.")]
+    worst_lag_s: Annotated[
+        float, Metric("seb_table_lag_seconds", "The longest wait of records for their table.")
+    ]
+    lag_records: Annotated[
+        int, Metric("seb_table_lag_records", "Offsets that tables do not cover yet.")
+    ]
+    files: Annotated[int, Metric("seb_table_files", "Data files in newest snapshots.")]
+    stored_bytes: Annotated[int, Metric("seb_table_bytes", "Of all data files of tables.")]
+    unpublished: Annotated[
+        int, Metric("seb_table_unpublished", "Tables whose last commit is not readable yet.")
+    ]
+    foreign: Annotated[
+        int, Metric("seb_table_foreign", "Tables stopped by metadata of someone else.")
+    ]
+    commits: Annotated[int, Metric("seb_table_commits_total", "Commits of tables.")]
+    failures: Annotated[int, Metric("seb_table_failures_total", "Steps that failed.")]
+    rows: Annotated[int, Metric("seb_table_rows_total", "Records added to tables.")]
+    bad_rows: Annotated[
+        int, Metric("seb_table_bad_rows_total", "Of those, not readable as the columns say.")
+    ]
+    bytes_read: Annotated[int, Metric("seb_table_read_bytes_total", "Bytes read for tables.")]
+    bytes_written: Annotated[
+        int, Metric("seb_table_written_bytes_total", "Bytes of data files written.")
+    ]
+    memory_bytes: Annotated[
+        int, Metric("seb_table_memory_bytes", "Most memory of the writing process.")
+    ]
+
+
 class BackgroundStatus(msgspec.Struct):
     """A background task, which is restarted after an exception. `failures`: the number of
     exceptions. `failure`: the last one, or "". `failing`: whether it was in the last minutes. While
@@ -276,6 +315,7 @@ class Status(msgspec.Struct):
     remembered: RememberedStatus
     last_used: LastUsedStatus
     tidier: TidierStatus
+    tables: TablesStatus
     key_index: KeyIndexStatus
     waiting: WaitingStatus
     shares: list[ShareView]

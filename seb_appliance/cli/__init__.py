@@ -45,6 +45,10 @@ _COMMANDS: Final = {
         "inlets",
         "Inlets for webhooks and log shippers: list (the default), show, set, delete.",
     ),
+    "tables": (
+        "tables",
+        "Tables of topics: list (the default), show, suggest, pause, resume, repair, drop, attach.",
+    ),
     "apply": ("apply", "Make topics, groups, inlets and API keys match FILE (- is stdin)."),
     "audit": ("status", "Show who did what to topics, groups and API keys, newest first."),
     "profiles": (
@@ -59,7 +63,7 @@ _COMMANDS: Final = {
     ),
     "bench": ("bench", "Measure an appliance, and check every record."),
     "snapshot": ("serve", "Make a snapshot, so that the next start replays no journal entries."),
-    "promote": ("admin", "Make the standby on this machine the writer."),
+    "promote": ("serve", "Make the standby on this machine the writer."),
     "restore": (
         "serve",
         "Rebuild local state from the bucket alone, or go back to an earlier entry.",
@@ -68,7 +72,7 @@ _COMMANDS: Final = {
     "doctor": ("checks", "Check the settings, the bucket, the clock, the disk and SQLite."),
     "inspect": ("checks", "Show the content of OBJECT."),
     "fsck": ("checks", "Check the bucket: every entry, segment, snapshot, checksum and offset."),
-    "admin": ("admin", "Manage the appliance that runs on this machine."),
+    "admin": ("serve", "Manage the appliance that runs on this machine."),
 }
 
 

@@ -13,6 +13,15 @@ import msgspec
 
 from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.durable_streams import StreamState
+from seb_appliance.formats.lake.tables import (
+    PRINTER,
+    Column,
+    ManifestName,
+    TableFile,
+    TableFormat,
+    TableOp,
+    TableRange,
+)
 from seb_appliance.formats.numbers import FarTime, Whole
 from seb_appliance.formats.topic_settings import TopicSettings
 
@@ -286,6 +295,51 @@ class LeaseReleased(_Event, frozen=True, kw_only=True, tag="lease_released"):
     group: str
 
 
+class TableSet(_Event, frozen=True, kw_only=True, tag="table_set"):
+    """A lake table was made or changed: all that can be set, as it is after.
+
+    `table_id`: 16 hex digits. `location`: what its keys begin with, ending with a slash. `address`:
+    the absolute URI of the store in which that lies, without a slash at the end. `columns`: all of
+    the current schema. `paused`: by an operator. `printer`: the release of the text of its metadata
+    (formats/lake/tables.py), so that a later release prints the same bytes again.
+    """
+
+    table_id: str
+    topic_id: Whole
+    name: str
+    location: str
+    address: str
+    formats: tuple[TableFormat, ...]
+    columns: tuple[Column, ...]
+    paused: bool = False
+    printer: Whole = PRINTER
+
+
+class TableCommitted(_Event, frozen=True, kw_only=True, tag="table_committed"):
+    """Commit `number` of a lake table: these files are in it from here on, and those of these names
+    are not.
+
+    `rewritten`: older manifests whose files are listed by the new ones; `manifest_bytes`: the
+    lengths of the new manifests. `oldest`: the oldest snapshot that is kept.
+    """
+
+    table_id: str
+    number: Whole
+    op: TableOp
+    ranges: tuple[TableRange, ...] = ()
+    added: tuple[TableFile, ...] = ()
+    removed: tuple[str, ...] = ()
+    rewritten: tuple[ManifestName, ...] = ()
+    manifest_bytes: tuple[Whole, ...] = ()
+    oldest: Whole = 0
+
+
+class TableDropped(_Event, frozen=True, kw_only=True, tag="table_dropped"):
+    """The lake table is gone; its objects are no longer in use."""
+
+    table_id: str
+
+
 class AuditNoted(_Event, frozen=True, kw_only=True, tag="audit_noted"):
     """Who did what, in the same entry as the events of an operator's action.
 
@@ -331,9 +385,14 @@ Event = (
     | GroupDeleted
     | LeaseTaken
     | LeaseReleased
+    | TableSet
+    | TableCommitted
+    | TableDropped
     | AuditNoted
 )
 Operation = Append | Event
+TableEvent = TableSet | TableCommitted | TableDropped
+GroupEvent = OffsetsCommitted | GroupReset | GroupDeleted | LeaseTaken | LeaseReleased
 TopicEvent = TopicCreated | TopicForked | TopicChanged | TopicDeleted | TopicTrimmed | StreamSet
 
 

@@ -6,12 +6,13 @@ struct below. A new setting is one field there, and the code that follows it.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, get_args
+from typing import Annotated, Final, Literal, cast, get_args
 
 import msgspec
 
 from seb_appliance import limits
 from seb_appliance.formats.declared import Declared, declared
+from seb_appliance.formats.lake.tables import TableFormat
 from seb_appliance.formats.numbers import Whole
 
 # What is kept of record keys: the newest record of each, each record of each, or nothing.
@@ -22,6 +23,8 @@ Compression = Literal["none", "zstd"]
 # or as lines of text.
 BodyShape = Literal["envelope", "value", "items", "lines"]
 BODY_SHAPES: Final[tuple[BodyShape, ...]] = get_args(BodyShape)
+# Whether the topic is also a lake table, and in which formats.
+TableSetting = Literal["none", "iceberg", "delta", "iceberg,delta"]
 # Which records may go: by the topic's retention, replaced by a newer record of the same record key,
 # both, or none.
 Cleanup = Literal["delete", "compact", "compact,delete", "none"]
@@ -136,6 +139,90 @@ class TopicSettings(
             default="envelope",
         ),
     ] = None
+
+    table: Annotated[
+        TableSetting | None,
+        Declared(
+            "choice",
+            "Table",
+            "Keep the topic as a table in the bucket, too, in these formats.",
+            default="none",
+        ),
+    ] = None
+    table_columns: Annotated[
+        str | None,
+        Declared(
+            "text",
+            "Columns",
+            "Members of JSON values that are columns: total:double=$.order.total, name:string.",
+            default="",
+        ),
+    ] = None
+    table_rebuild: Annotated[
+        bool | None,
+        Declared(
+            "switch",
+            "Rebuild",
+            "When the columns change, write older rows anew from the log.",
+            None,
+            False,
+        ),
+    ] = None
+    table_lag_ms: Annotated[
+        Whole | None,
+        Declared(
+            "duration",
+            "Table lag",
+            "How long records wait before they are added to the table.",
+            (limits.TABLE_LAG_MS_MIN, _MAX),
+            limits.TABLE_LAG_MS_DEFAULT,
+        ),
+    ] = None
+    table_retention_ms: Annotated[
+        Whole | None,
+        Declared(
+            "duration",
+            "Keep rows for",
+            "Remove data files of which all rows are older.",
+            (limits.RETENTION_MS_MIN, _MAX),
+        ),
+    ] = None
+    table_hold_ms: Annotated[
+        Whole | None,
+        Declared(
+            "duration",
+            "Hold for the table",
+            "For how long retention keeps records that the table does not have yet.",
+            (0, _MAX),
+            limits.TABLE_HOLD_MS_DEFAULT,
+        ),
+    ] = None
+    table_snapshots: Annotated[
+        Whole | None,
+        Declared(
+            "number",
+            "Snapshots",
+            "How many older states of the table can be read.",
+            (1, limits.TABLE_SNAPSHOTS_MAX),
+            limits.TABLE_SNAPSHOTS_DEFAULT,
+        ),
+    ] = None
+    table_file_bytes: Annotated[
+        Whole | None,
+        Declared(
+            "size",
+            "Size of data files",
+            "Files of the table are merged to about this size.",
+            (limits.TABLE_FILE_BYTES_MIN, limits.TABLE_FILE_BYTES_MAX),
+            limits.TABLE_FILE_BYTES_DEFAULT,
+        ),
+    ] = None
+
+    @property
+    def table_formats(self) -> tuple[TableFormat, ...]:
+        if self.table is None or self.table == "none":
+            return ()
+        return cast("tuple[TableFormat, ...]", tuple(self.table.split(",")))
 
     @property
     def compacts(self) -> bool:

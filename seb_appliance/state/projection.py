@@ -32,6 +32,7 @@ from seb_appliance.formats.operations import (
     LeaseTaken,
     OffsetsCommitted,
     StreamSet,
+    TableEvent,
     TopicChanged,
     TopicCreated,
     TopicDeleted,
@@ -41,7 +42,7 @@ from seb_appliance.formats.operations import (
     UserSet,
 )
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.state import bounded, index_pages, stored
+from seb_appliance.state import bounded, index_pages, lake_rows, stored
 from seb_appliance.state.tables import JournalState, Row, Tables
 
 _OFFSETS: Final = "SELECT 1 FROM group_offsets AS o WHERE o.group_name = this.group_name"
@@ -173,6 +174,8 @@ def apply_event(tables: Tables, event: Event, header: EntryHeader) -> None:
         case StreamSet(topic_id=topic_id):
             tables.delete("streams", topic_id=topic_id)
             tables.insert("streams", [(topic_id, _json(event.stream))])
+        case _ if isinstance(event, TableEvent):
+            lake_rows.project(tables, event, header.created_us)
         case AuditNoted(action="topic_created" | "topic_forked"):
             tables.update("topics", {"name": event.subject}, owner=event.actor)
         case AuditNoted(action="group_created", subject=name):

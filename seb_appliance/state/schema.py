@@ -14,7 +14,7 @@ from typing import Final
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.state.tables import CHECKSUM_MODULUS, JournalState, row_checksum
 
-NEWEST_REVISION: Final = "0013"
+NEWEST_REVISION: Final = "0014"
 
 _SCHEMA: Final = """
 -- A fork has `parent_id` and `fork_offset`: below that offset it reads the records of its parent.
@@ -163,6 +163,26 @@ CREATE TABLE documents (
     set_us INTEGER NOT NULL,
     CONSTRAINT pk_documents PRIMARY KEY (kind, name)
 ) WITHOUT ROWID, STRICT;
+
+-- Lake tables; `head` is the msgpack of broker/lake/table.py's TableHead.
+CREATE TABLE lake_tables (
+    table_id TEXT NOT NULL,
+    head BLOB NOT NULL,
+    CONSTRAINT pk_lake_tables PRIMARY KEY (table_id)
+) STRICT;
+
+-- Their data files, as long as a kept snapshot has them: `file` is the msgpack of a LakeFile.
+-- `listed`: the commit that wrote the file's manifest. `removed`: the commit that removed it, or 0.
+CREATE TABLE lake_files (
+    table_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    listed INTEGER NOT NULL,
+    removed INTEGER NOT NULL,
+    file BLOB NOT NULL,
+    CONSTRAINT pk_lake_files PRIMARY KEY (table_id, name)
+) STRICT;
+CREATE INDEX ix_lake_files_table_id_listed ON lake_files (table_id, listed);
+CREATE INDEX ix_lake_files_table_id_removed ON lake_files (table_id, removed);
 
 -- Who created which group, if it is known. Deleted groups have no row.
 CREATE TABLE group_owners (

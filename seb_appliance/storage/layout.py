@@ -21,6 +21,9 @@ PACKED: Final = "_seb/packed/"
 COPY: Final = "_seb/copy.json"  # while a copy into this bucket is under way
 PROBE: Final = "_seb/probe/"
 
+TABLES: Final = "tables/"  # outside of our own prefix: others may read it
+
+_TABLE_KEY = re.compile(r"tables/[0-9a-f]{8}-[a-z0-9-]+/.+")
 _CLAIM_NAME = re.compile(r"([0-9]{10})-([0-9a-f]{32})")
 _ENTRY_KEY = re.compile(r"_seb/journal/(?:([0-9]{10})-([0-9a-f]{32})/)?([0-9]{20})\.seb")
 _NUMBER = r"(0|[1-9][0-9]{0,18})"  # a number has one spelling, and so has a key
@@ -116,6 +119,16 @@ def epoch_of(key: str) -> int | None:
     """The epoch in the key of a segment or packed object; None if it is not one of ours."""
     match = _SEGMENT_KEY.fullmatch(key)
     return int(match[4]) if match else None
+
+
+def is_of_table(key: str) -> bool:
+    """Whether it is a key below the location of a lake table, of whatever name."""
+    return _TABLE_KEY.fullmatch(key) is not None
+
+
+def may_be_deleted(key: str) -> bool:
+    """Whether objects of such a key may be garbage: nothing else of ours is ever deleted by key."""
+    return epoch_of(key) is not None or parse_go_batch(key) is not None or is_of_table(key)
 
 
 def is_key_of(key: str, topic_id: int, base: int, last: int) -> bool:

@@ -77,13 +77,14 @@ NAVIGATION: Final = (
     ("Overview", "/ui"),
     ("Topics", "/ui/topics"),
     ("Groups", "/ui/groups"),
+    ("Tables", "/ui/tables"),
     ("API keys", "/ui/api-keys"),
     ("Storage", "/ui/storage"),
     ("Users", "/ui/users"),
     ("Settings", "/ui/settings"),
     ("Audit", "/ui/audit"),
 )
-_OF_DATA: Final = 4  # the first ones are about data, the others about the appliance
+_OF_DATA: Final = 5  # the first ones are about data, the others about the appliance
 
 
 def _navigation(sections: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -50,7 +50,7 @@ def test_a_variable_that_a_task_uses_is_known() -> None:
 def test_the_settings_file_names_settings_that_there_are() -> None:
     template = (ROLE / "templates" / "seb.toml.j2").read_text()
     named = set(re.findall(r"^(\w+) = ", template, re.MULTILINE)) | set(
-        re.findall(r'"(s3_\w+)"', template)
+        re.findall(r'"((?:s3|table)_\w+)"', template)
     )
     assert named <= {setting.name for setting in SETTINGS}
     assert {setting.name for setting in SETTINGS if setting.secret} <= named

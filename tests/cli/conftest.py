@@ -74,9 +74,13 @@ class Seb:
 
 
 @pytest.fixture(scope="module")
-def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAppliance]:
-    """One for each module of tests, so that they name their topics apart."""
+def appliance(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[RunningAppliance]:
+    """One for each module of tests, so that they name their topics apart. A module with TABLES has
+    a bucket that can hold them."""
     data = tmp_path_factory.mktemp("seb")
+    bucket = f"file:{data / 'bucket'}" if hasattr(request.module, "TABLES") else "memory:"
     ready: asyncio.Queue[RunningAppliance] = asyncio.Queue()
     loop = asyncio.new_event_loop()
     done = asyncio.Event()
@@ -85,7 +89,7 @@ def appliance(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAppli
 
     async def serve() -> None:
         try:
-            async with running_appliance(data) as running:
+            async with running_appliance(data / "data", bucket=bucket) as running:
                 ready.put_nowait(running)
                 opened.set()
                 await done.wait()

@@ -15,6 +15,7 @@ WITHOUT_JSON = {"serve", "completion"}
 # Those on the machine itself have tests of their own.
 ON_THE_MACHINE = {"promote", "doctor", "inspect", "fsck", "admin", "restore", "clone"}
 ELSEWHERE = {"bench", "apply", "import", "export"}  # the same
+TABLES = True
 NEEDED = {
     "status": [],
     "cost": [],
@@ -47,6 +48,14 @@ NEEDED = {
     "inlets set": ["INLET", "--topic", "TOPIC", "--scheme", "github"],
     "inlets show": ["INLET"],
     "inlets delete": ["INLET", "--yes"],
+    "tables list": [],
+    "tables show": ["TABLE"],
+    "tables suggest": ["TOPIC"],
+    "tables pause": ["TABLE"],
+    "tables resume": ["TABLE"],
+    "tables repair": ["TABLE", "--yes"],
+    "tables drop": ["OLD", "--yes"],
+    "tables attach": ["TABLE"],
     "audit": [],
     "snapshot": [],
     "profiles list": [],
@@ -82,12 +91,25 @@ def test_every_command_is_looked_at() -> None:
     assert {name for name, _ in commands() if name.split()[0] not in known} == NEEDED.keys()
 
 
+def with_table(seb, topic):
+    seb("topics", "create", topic, "--table", "iceberg")
+    while True:  # each look is a request
+        listed = seb.good("tables", "list", "--json").json["tables"]
+        if topic in {one["table"] for one in listed}:
+            return
+
+
 @pytest.mark.parametrize("name", NEEDED)
 def test_what_a_command_answers_is_json(seb, name, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(seb.folder))
     seb.good("profiles", "add", "there", "--url", "http://a", "--key-command", "x")
     seb("topics", "create", "TOPIC", "--key-index", "history")  # is there, perhaps, and was changed
     seb("topics", "create", "parent")
+    if name.startswith("tables"):
+        with_table(seb, "TABLE")
+    if name == "tables drop":
+        with_table(seb, "OLD")
+        seb.good("topics", "change", "OLD", "table=none")
     seb.good("produce", "TOPIC", "--key", "a", stdin=b"1\n2\n")
     seb.good("groups", "commit", "GROUP", "TOPIC=1", "--allow-backward")
     made = seb.good("api-keys", "create", "k", "--grant", "admin", "--json").json

@@ -102,6 +102,13 @@ ASKS: Final[dict[str, Ask]] = {
     "trimTopic": Ask(need="manage", json={"before": 1}),
     "deleteTopic": Ask(need="manage", status=204),
     "reopenTopic": Ask(need="admin"),
+    # tables, of which there is none here: a bucket in memory cannot hold one
+    "listTables": Ask(need="any key"),
+    "getTable": Ask(need="see", status=404),
+    "pauseTable": Ask(need="manage", status=404),
+    "resumeTable": Ask(need="manage", status=404),
+    "repairTable": Ask(need="manage", status=404),
+    "dropTable": Ask(need="manage", status=404),
     # compactions elsewhere: refused here for want of one, or of signed URLs
     "beginCompaction": Ask(need="manage", status=409),
     "getCompaction": Ask(need="manage", status=404),
@@ -147,6 +154,15 @@ ASKS: Final[dict[str, Ask]] = {
     "pushConfluent": Ask(need="produce", json={"records": [{"value": 1}]}),
     "splunkHealth": Ask(need="nothing"),
     "splunkHealth2": Ask(need="nothing"),
+    # the catalog of tables: there is none here, and one that must not be seen is not there
+    "icebergConfig": Ask(need="any key"),
+    "icebergNamespaces": Ask(need="any key"),
+    "icebergNamespace": Ask(need="any key"),
+    "icebergTables": Ask(need="any key"),
+    "icebergViews": Ask(need="any key"),
+    "icebergTable": Ask(need="consume", status=404),
+    "icebergMetrics": Ask(need="consume", status=404, json={}),
+    "icebergToken": Ask(need="any key", content=b"grant_type=client_credentials"),
     # for everybody
     "healthz": Ask(need="nothing"),
     "readyz": Ask(need="nothing"),

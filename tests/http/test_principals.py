@@ -30,14 +30,15 @@ OF_MANY = {"readMany", "makeTicket"}
 ELSEWHERE = ("other", "neighbour")  # whose topics are others
 # Of a group, as if it were not there, to who may see none of its topics.
 NOT_THERE = {"getGroup", "resetGroup", "deleteGroup"}
-NOT_THERE_AT_ALL = {"getInlet", "deleteInlet"}  # to whoever may not manage its topic
+# To whoever may not manage its topic, or consume it.
+NOT_THERE_AT_ALL = {"getInlet", "deleteInlet", "icebergTable", "icebergMetrics"}
 LEASES = {"takeLease", "releaseLease"}  # of a group that is not there are anybody's
 # `text/plain`: the Go broker's, metrics, and what the stream of these tests says of itself.
 NO_PAGES = ("application/json", "application/problem+json", "application/octet-stream",
             "text/plain", "text/javascript", "multipart/form-data", "application/vnd.")  # fmt: skip
 ABSENT = {
     "topic": "target.absent", "group": "target.absent", "path": "target/absent",
-    "api_key_id": "abcdefgh", "inlet": "target.absent",
+    "api_key_id": "abcdefgh", "inlet": "target.absent", "table": "target.absent",
 }  # fmt: skip
 
 
@@ -171,6 +172,8 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         "api_key_id": (await make_key(seb, ("consume",)))["api_key_id"] if of_key else "",
         "generation": str(generation),
         "inlet": topic,
+        "table": topic,
+        "namespace": "topics",
         "secret": "a-secret-in-a-path",
         "offset": "0",
         "compaction": "none",

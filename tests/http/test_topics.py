@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-UNSET = {
-    "linger_ms": None,
-    "early_flush": None,
-    "max_record_bytes": None,
-    "retention_ms": None,
-    "retention_bytes": None,
-    "key_index": None,
-    "compression": None,
-    "cleanup": None,
-    "min_compaction_lag_ms": None,
-    "tombstone_retention_ms": None,
-    "dirty_ratio": None,
-    "body": None,
-}
+from seb_appliance.formats.topic_settings import SETTINGS
+
+UNSET = dict.fromkeys(SETTINGS)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

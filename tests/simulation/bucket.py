@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 from zlib import crc32
 
+from seb_appliance.broker.lake.names import HINT
 from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
@@ -23,10 +24,13 @@ from seb_appliance.errors import (
     StoreUncertainError,
     StoreUnsupportedError,
 )
+from seb_appliance.storage import layout
 from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
 from tests.simulation.clock import BOOT_S, START_US
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.trace import Trace
+
+NEVER_REPLACED = (layout.JOURNAL, layout.TABLES)
 
 
 @dataclass(slots=True)
@@ -63,9 +67,9 @@ class Weather:
 
 class Bucket:
     """`first_stored`: what each key held first, also of objects that are gone. `overwritten`: keys
-    of the journal that were stored with other bytes while they were there. `steps`: what took
-    effect, in order: "stored", "read" or "deleted", and a key. `date_offset_us`: by how much the
-    Date of its answers is ahead."""
+    of the journal and of tables that were stored with other bytes while they were there. `steps`:
+    what took effect, in order: "stored", "read" or "deleted", and a key. `date_offset_us`: by how
+    much the Date of its answers is ahead."""
 
     def __init__(self, *, creates_only_if_absent: bool) -> None:
         self.creates_only_if_absent = creates_only_if_absent
@@ -80,7 +84,7 @@ class Bucket:
         before = self.objects.get(key)
         if before is None:
             insort(self._keys, key)
-        elif before != body and key.startswith("journal/"):
+        elif before != body and key.startswith(NEVER_REPLACED) and not key.endswith(HINT):
             self.overwritten.append(key)
         self.objects[key] = body
         self.first_stored.setdefault(key, body)

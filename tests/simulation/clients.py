@@ -12,6 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.append.appends import Conditions, Transaction
 from seb_appliance.broker.append.deduplication import ProducerStamp, RequestStamp
 from seb_appliance.broker.broker import Broker
@@ -30,12 +31,20 @@ ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 # `orders` keeps all (of a day), `state` is compacted, `feed` loses what is old; `temp` comes and
 # goes.
 TOPICS = {
-    "orders": TopicSettings(retention_ms=86_400_000, linger_ms=10),
+    "orders": TopicSettings(retention_ms=86_400_000, linger_ms=10, table="iceberg"),
     "state": TopicSettings(
-        cleanup="compact", dirty_ratio=0.05, tombstone_retention_ms=8_000, linger_ms=10
+        cleanup="compact",
+        dirty_ratio=0.05,
+        tombstone_retention_ms=8_000,
+        linger_ms=10,
+        table="iceberg",
+        table_snapshots=2,
     ),
-    "feed": TopicSettings(retention_ms=12_000, linger_ms=10),
+    "feed": TopicSettings(
+        retention_ms=12_000, linger_ms=10, table="iceberg", table_retention_ms=9_000
+    ),
 }
+TEMP = TopicSettings(table="iceberg")
 TIMEOUTS_MS = [None, None, None, 150]  # how long a producer lets the broker wait for the bucket
 KEYS = [b"a", b"b", b"c", b"d"]
 
@@ -65,6 +74,7 @@ class Clients:
             lambda: self.read(self._draws.choice(["state", "feed"])),
             self.commit,
             self.operate,
+            self.manage_tables,
         ]
         return [self._world.loop.task_of(None, work()) for work in works]
 
@@ -317,7 +327,7 @@ class Clients:
 
     async def _make_and_delete(self) -> None:
         """Its records are told as any others, but for those of a topic that is gone."""
-        (view, _), _ = await self._world.ask(lambda b: b.topics.create("temp", TopicSettings()))
+        (view, _), _ = await self._world.ask(lambda b: b.topics.create("temp", TEMP))
         for _ in range(self._draws.randrange(3)):
             mark = b"x%d:%d" % (view.topic_id, len(self._world.history.calls))
             call = Call("temp", (mark,), self._world.loop.time())
@@ -326,8 +336,51 @@ class Clients:
         if self._draws.random() < 0.7:
             await self._world.ask(lambda b: b.topics.delete("temp"))
 
+    async def manage_tables(self) -> None:
+        """Tables are stopped, dropped and made anew; and `orders` is forked."""
+        works = ["pause", "resume", "repair", "off", "on", "drop", "fork", "fork", "tidy up"]
+        while not self._world.over:
+            await self._pause(4.0)
+            topic = self._draws.choice([*TOPICS, "copy"])
+            work = self._draws.choice(works)
+            try:
+                await self._manage(work, topic)
+            except Failed:
+                continue
+            self._world.note("operator", "did", work, topic)
+
+    async def _manage(self, work: str, topic: str) -> None:
+        ask = self._world.ask
+        match work:
+            case "pause" | "resume":
+                paused = work == "pause"
+                await ask(lambda b: b.table_commits.pause(topic, THE_APPLIANCE, paused=paused))
+            case "repair":
+                await ask(lambda b: b.table_commits.repair(topic, THE_APPLIANCE))
+            case "on" | "off":
+                to = "iceberg" if work == "on" else "none"
+                await ask(lambda b: b.topics.change(topic, {"table": to}))
+            case "drop":
+                await ask(lambda b: b.topics.change(topic, {"table": "none"}))
+                await ask(lambda b: b.table_commits.drop(topic, THE_APPLIANCE))
+                await ask(lambda b: b.topics.change(topic, {"table": "iceberg"}))
+            case "fork":
+                await ask(lambda b: b.topics.fork("copy", "orders"))
+                mark = b"c:%d" % len(self._world.history.calls)
+                call = Call("copy", (mark,), self._world.loop.time())
+                self._world.history.calls.append(call)
+                await self._append(call, self._records("copy", [mark]), None)
+            case _:
+                await ask(_drop_detached)
+
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds * self._draws.random())
+
+
+async def _drop_detached(broker: Broker) -> None:
+    for table in broker.tables.all():
+        if broker.table_commits.state(table) == "detached":
+            await broker.table_commits.drop(table.head.table_id, THE_APPLIANCE)
 
 
 async def _read(topic: str, request: ReadRequest, broker: Broker) -> ReadResult:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from seb_appliance.broker.append.retry_results import Producers, RememberedRequests
+from seb_appliance.broker.lake.tables import LakeTables
 from seb_appliance.broker.ports import (
     ApiKeyRow,
     EntryRef,
@@ -38,10 +39,12 @@ from seb_appliance.formats.operations import (
     Operation,
     SegmentsReplaced,
     StoredSection,
+    TableEvent,
     TopicChanged,
     TopicCompacted,
     TopicCreated,
     TopicDeleted,
+    TopicForked,
     TopicTrimmed,
     object_id_of,
 )
@@ -73,6 +76,7 @@ class Fold:
         self.leases: dict[str, LeaseRow] = {}
         self.requests = RememberedRequests(())
         self.producers = Producers(())
+        self.tables = LakeTables(())
         self.place = 0
 
     def apply(self, entry: Entry) -> None:
@@ -101,6 +105,18 @@ class Fold:
                     topic_id, operation.name, operation.created_us, operation.settings
                 )
                 self.next_topic_id = max(self.next_topic_id, topic_id + 1)
+            case TopicForked(topic_id=topic_id, log_start_offset=start):
+                self.topics[topic_id] = TopicRow(
+                    topic_id,
+                    operation.name,
+                    operation.created_us,
+                    operation.settings,
+                    log_start_offset=start,
+                    held_offset=start,
+                    parent_id=operation.parent_id,
+                    fork_offset=operation.fork_offset,
+                )
+                self.next_topic_id = max(self.next_topic_id, topic_id + 1)
             case TopicChanged(topic_id=topic_id, settings=settings):
                 self.topics[topic_id] = replace(self.topics[topic_id], settings=settings)
             case TopicDeleted(topic_id=topic_id):
@@ -126,6 +142,8 @@ class Fold:
                 self.api_keys[operation.api_key_id] = _api_key(operation)
             case ApiKeyRevoked(api_key_id=api_key_id):
                 del self.api_keys[api_key_id]
+            case _ if isinstance(operation, TableEvent):
+                self.tables.apply(operation, header.created_us)
             case _:
                 self._apply_to_group(operation, header)
 
@@ -211,6 +229,7 @@ class Fold:
             requests=list(self.requests),
             requests_place=self.place,
             producers=list(self.producers._by_id.values()),
+            lake_tables=self.tables.all(),
         )
 
     def _living(self, entries: Iterable[Entry]) -> Iterable[EntryRow]:

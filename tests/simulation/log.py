@@ -13,7 +13,7 @@ import msgspec
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.formats import batch
 from seb_appliance.formats.entry import Entry, section_bytes
-from seb_appliance.formats.operations import TopicCreated
+from seb_appliance.formats.operations import TopicCreated, TopicForked
 from seb_appliance.storage import layout
 from tests.simulation.bucket import Bucket
 
@@ -38,6 +38,15 @@ class Log:
     entry_of: dict[bytes, int] = field(default_factory=dict)  # seq, by mark
     oldest_us: int = 0  # `created` of the first entry
     newest_us: int = 0
+    forks: dict[int, tuple[int, int]] = field(default_factory=dict)  # parent, and offset
+
+    def of(self, topic_id: int) -> list[Record]:
+        """All records of a topic, by offset: a fork's begin with its parent's."""
+        own = self.records.get(topic_id, [])
+        if topic_id not in self.forks:
+            return own
+        parent_id, offset = self.forks[topic_id]
+        return [*self.of(parent_id)[:offset], *own]
 
 
 def read_log(bucket: Bucket, entries: Sequence[Entry], mode: str) -> Log:
@@ -49,8 +58,10 @@ def read_log(bucket: Bucket, entries: Sequence[Entry], mode: str) -> Log:
         log.oldest_us = log.oldest_us or header.created_us
         log.newest_us = header.created_us
         for operation in entry.contents.operations:
-            if isinstance(operation, TopicCreated):
+            if isinstance(operation, TopicCreated | TopicForked):
                 log.names[operation.topic_id] = operation.name
+            if isinstance(operation, TopicForked):
+                log.forks[operation.topic_id] = (operation.parent_id, operation.fork_offset)
         if not entry.contents.sections:
             continue
         ref = EntryRef(header.seq, header.epoch, header.writer_id)

@@ -38,6 +38,7 @@ from seb_appliance.storage.recovery import opening
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.store_clock import StoreClock
 from tests.simulation.seeds import Outcome, run_seed
+from tests.simulation.table_mutations import OF_TABLES
 
 Mutation = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -311,6 +312,7 @@ MUTATIONS: dict[str, Mutation] = {
         created_follows_the_wall_clock,
         retention_follows_the_wall_clock,
         a_start_believes_its_machine,
+        *OF_TABLES,
     )
 }
 

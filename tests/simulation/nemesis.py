@@ -10,6 +10,7 @@ from tests.simulation.process import Process
 from tests.simulation.world import LOOK_EVERY_S, Loss, Machine, World
 
 POINTS = ["K2", "K3", "K7", "K10", "K14", "K15", "K16", "K17", "K18", "K19", "K20"]
+POINTS += ["T1", "T2", "T3", "T4", "T5", "T6", "T9"]  # plain tables have four objects of metadata
 SQLITE_POINTS = [*POINTS, "K8", "K9", "K8", "K9"]
 _DAY_US = 86_400_000_000
 CLOCK_JUMPS_US = [

@@ -6,12 +6,19 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
+from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
+import msgspec
+
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.lake.jobs import Printed, PrintJob, WriteJob, Written
+from seb_appliance.broker.lake.notes import TablePlace
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.errors import SebError
+from seb_appliance.ops.jobs.lake.keeper import TableKeeper
+from seb_appliance.ops.jobs.lake.work import TableWork
 from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
 from seb_appliance.ops.jobs.standby_job import StandbyKeeper
 from seb_appliance.ops.jobs.tidier_job import TidierKeeper
@@ -34,10 +41,22 @@ from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.sqlite_state import SqliteDisk, SqliteState
 from tests.simulation.state import Disk, SimulatedState
 from tests.support.fakes import FakeKeyIndex
+from tests.support.plain_tables import PLAIN
 
 T = TypeVar("T")
 
-SETTINGS = BrokerSettings(
+
+@dataclass(frozen=True)
+class SmallTables(BrokerSettings):
+    """Defaults below what users may set."""
+
+    table_file_bytes: int = 1_500
+    table_lag_ms: int = 700
+    table_snapshots: int = 3
+    table_hold_ms: int = 5_000
+
+
+SETTINGS = SmallTables(
     linger_ms=20,
     tidy=TidySettings(
         segment_bytes=4_000, trigger_bytes=2_500, after_ms=3_000, young_ms=500, grace_ms=3_000
@@ -95,6 +114,7 @@ class Process:
         self.promote = False
         self.broker: Broker | None = None
         self.tidier: TidierKeeper | None = None
+        self.tables: TableKeeper | None = None
         self.failpoints: Any = KillingFailpoints(self.owner)
         self.state: SimulatedState | SqliteState = disk.state(clock, self.failpoints)
         self._loop = loop
@@ -167,7 +187,9 @@ class Process:
         else:
             running = broker.start()
             assert self.tidier is not None
+            assert self.tables is not None
             self.tidier.start(Supervisor(self._clock))
+            self.tables.start(Supervisor(self._clock))
         self.epoch = journal.epoch
         if not self.standby:
             self._epochs.add(self.epoch)
@@ -251,7 +273,25 @@ class Process:
         self.tidier = TidierKeeper(
             broker.tidying, rewriter, cleaner, snapshots, self._clock, self.failpoints
         )
+        self.tables = self._make_tables(broker, journal.mode, cleaner)
         return broker
+
+    def _make_tables(
+        self, broker: Broker, mode: layout.Mode, cleaner: BucketCleaner
+    ) -> TableKeeper:
+        broker.table_commits.place = TablePlace(
+            self._store.description, lambda ref: layout.object_key(mode, ref)
+        )
+        writer = PipedWork(self._retrying(), mode, PLAIN, self.failpoints)
+        return TableKeeper(
+            broker.tables,
+            broker.table_commits,
+            writer,
+            broker.tidying,
+            cleaner,
+            self._clock,
+            self.failpoints,
+        )
 
     def _retrying(self) -> RetryingStore:
         return RetryingStore(self._store, self._clock, self._draws.random, give_up_after_s=20.0)
@@ -259,7 +299,9 @@ class Process:
     async def _drain(self, broker: Broker) -> None:
         assert self.tidier is not None
         assert self._snapshots is not None
+        assert self.tables is not None
         broker.stop_accepting()
+        await self.tables.close()
         await self.tidier.close()
         if await broker.drain(20):
             await self._snapshots.publish_last()
@@ -268,6 +310,8 @@ class Process:
         self.broker = None
         if self._follower is not None:
             await self._follower.close()
+        if self.tables is not None:
+            await self.tables.close()
         if self.tidier is not None:
             await self.tidier.close()
         await broker.stop()
@@ -309,6 +353,20 @@ class Process:
 
         self._loop.call_later(one_way_s, arrive, context=self.owner.context.copy())
         return answer
+
+
+class PipedWork(TableWork):
+    """As in a process of its own: it is told what jobs are when they are sent."""
+
+    async def write(self, job: WriteJob) -> Written:
+        return await super().write(_piped(job))
+
+    async def print(self, job: PrintJob) -> Printed:
+        return await super().print(_piped(job))
+
+
+def _piped(job: T) -> T:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(job), type=type(job))
 
 
 class NotServingError(Exception):

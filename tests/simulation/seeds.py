@@ -18,11 +18,14 @@ from typing import Literal
 from unittest import mock
 
 from seb_appliance import limits
+from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.lake import commits, due, table
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.errors import OffsetExpiredError, SebError, UnauthenticatedError
 from seb_appliance.ops.jobs import snapshot_job as snapshot_keeper
+from seb_appliance.ops.jobs.lake import keeper
 from seb_appliance.storage.stores import store_probe as store_test
 from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.clock import START_US
@@ -34,6 +37,7 @@ from tests.simulation.nemesis import Nemesis
 from tests.simulation.process import Process
 from tests.simulation.projected import differences, project_anew
 from tests.simulation.sqlite_state import SqliteDisk
+from tests.simulation.tables import Onlooker, Promises, unsettled
 from tests.simulation.trace import Trace
 from tests.simulation.upkeep import out_of_order
 from tests.simulation.verdict import catalog_digest, violations
@@ -45,6 +49,7 @@ Kind = Literal["plain", "sqlite"]
 BUSY_S: dict[Kind, float] = {"plain": 12.0, "sqlite": 8.0}
 CALLBACKS_MAX = 400_000
 KINDS: tuple[Kind, ...] = ("plain", "sqlite")
+TABLES_WITHIN_S = 60.0
 RECOVERS_WITHIN_S = 240.0  # once nothing goes wrong any more
 
 
@@ -172,10 +177,26 @@ def small_limits() -> Iterator[None]:
         "SMALL_OBJECTS_MAX": 3,
         "REPACK_BYTES_MIN": 200,
         "OWN_SEGMENT_BYTES_MIN": 1_000,
+        "TABLE_EVERY_S": 0.3,
+        "TABLE_LOOK_EVERY_S": 4.0,
+        "TABLE_MERGED_MIN": 3,
+        "TABLE_JOB_BYTES": 1_500,
+        "TABLE_MANIFESTS_MAX": 4,
+        "TABLE_METADATA_LOG": 5,
+        "TABLE_REMOVED_MS_MAX": 5_000,
     }
     with contextlib.ExitStack() as patches:
         for name, value in small.items():
             patches.enter_context(mock.patch.object(limits, name, value))
+        for place, name, value in (
+            (due, "_HOUR_US", 4_000_000),
+            (due, "MANIFEST_FILES_MAX", 3),
+            (table, "MANIFEST_FILES_MAX", 3),
+            (commits, "_ROWS_AT_ONCE", 2),
+            (keeper, "_AFTER_FAILURE_S", 1.0),
+            (keeper, "_STRAYS_EVERY_S", 3.0),
+        ):
+            patches.enter_context(mock.patch.object(place, name, value))
         patches.enter_context(mock.patch.object(store_test, "RACE_KEYS", 1))
         patches.enter_context(mock.patch.object(store_test, "RACE_WRITERS", 2))
         patches.enter_context(mock.patch.object(store_test, "LIST_ROUNDS_AT_ONCE", 1))
@@ -187,6 +208,7 @@ class _Run:
         self._world = world
         self._found: list[str] = []
         self._clients = Clients(world)
+        self._tables = Onlooker(world)
 
     def to_the_end(self) -> list[str]:
         main = self._world.loop.task_of(None, self._main())
@@ -211,6 +233,7 @@ class _Run:
         busy_s = BUSY_S["sqlite" if world.sqlite else "plain"]
         keeping = nemesis.start(busy_s)
         tasks = self._clients.start()
+        tasks.append(world.loop.task_of(None, self._tables.look()))
         await asyncio.sleep(busy_s)
         nemesis.calm()
         world.note("nemesis", "is calm")
@@ -288,6 +311,7 @@ class _Run:
             return
         readable = await self._read_all(fresh.broker)
         self._found += violations(world.history, log, readable)
+        self._found += await self._settle_tables(fresh.broker)
         self._check_time(log)
         if world.bucket.overwritten:
             self._found.append(f"P2 overwritten: {world.bucket.overwritten}")
@@ -298,6 +322,26 @@ class _Run:
         wrong = out_of_order(world.bucket.steps, rebuilt.disk.entries, world.mode)
         self._found += [f"upkeep: {step}" for step in wrong]
         self._check_files(machine, rebuilt)
+        log = read_log(world.bucket, rebuilt.disk.entries, world.mode)
+        self._found += Promises(rebuilt.disk.entries, log).violations(self._tables.seen, readable)
+        self._found += [f"P17 foreign: {key}" for key in self._tables.foreign.values()]
+
+    async def _settle_tables(self, broker: Broker) -> list[str]:
+        """Wait until tables are as they should be, and read them then. Sentences, if never."""
+        until_s, calm = self._world.loop.time() + TABLES_WITHIN_S, 0
+        for one in broker.tables.all():
+            with contextlib.suppress(SebError):
+                await broker.table_commits.pause(one.head.table_id, THE_APPLIANCE, paused=False)
+        waits = ""
+        while calm < 4:
+            waits = unsettled(broker)
+            calm = 0 if waits else calm + 1
+            if self._world.loop.time() > until_s:
+                return [f"P17 {waits}, {TABLES_WITHIN_S:.0f} s after the last fault"]
+            if calm < 4:
+                await asyncio.sleep(0.5)
+        self._tables.look_last(broker)
+        return []
 
     async def _ended(self, process: Process) -> None:
         process.ask_to_stop()
@@ -337,13 +381,13 @@ class _Run:
                 self._found += differences(machine.disk.path, anew)
 
     def _check_time(self, log: Log) -> None:
-        """P17: `created` is about right, whichever clocks were wrong meanwhile. A machine's clock
+        """P18: `created` is about right, whichever clocks were wrong meanwhile. A machine's clock
         is believed as long as it is within ten minutes of the store's."""
         least_us = START_US - limits.CLOCK_JUMP_US_MAX
         most_us = START_US + int(limits.LOG_CLOCK_FASTEST * self._world.loop.time() * 1e6)
         if not least_us <= log.oldest_us <= log.newest_us <= most_us + limits.CLOCK_JUMP_US_MAX:
             ends = ((us - START_US) / 1e6 for us in (log.oldest_us, log.newest_us))
-            self._found.append(f"P17 entries were created from {next(ends)} s to {next(ends)} s")
+            self._found.append(f"P18 entries were created from {next(ends)} s to {next(ends)} s")
 
     def _check_groups(self, broker: Broker) -> None:
         commits = [c for c in self._world.history.commits if c.group == "readers"]

@@ -18,15 +18,15 @@ def violations(history: History, log: Log, readable: dict[int, list[Row]]) -> It
     alone. The properties of groups, API keys and settings are asked of that start itself."""
     yield from history.violations
     for topic_id, records in log.records.items():
-        yield from _offsets(topic_id, records)
+        yield from _offsets(topic_id, records, log.forks.get(topic_id, (0, 0))[1])
     yield from _calls(history, log)
     yield from _served(history, log)
     for topic_id, rows in readable.items():
         yield from _readable(log, topic_id, rows, history.trimmed.get(topic_id, 0))
 
 
-def _offsets(topic_id: int, records: Sequence[Record]) -> Iterator[str]:
-    for expected, record in enumerate(records):
+def _offsets(topic_id: int, records: Sequence[Record], begin: int) -> Iterator[str]:
+    for expected, record in enumerate(records, begin):
         if record.offset != expected:
             yield f"P3 offset {record.offset} of topic {topic_id} stands where {expected} should"
             return
@@ -96,13 +96,13 @@ def _real_time_order(calls: Sequence[Call], places: dict[bytes, tuple[int, int]]
 
 def _served(history: History, log: Log) -> Iterator[str]:
     for (topic_id, offset), (key, value) in history.served.items():
-        records = log.records.get(topic_id, [])
+        records = log.of(topic_id)
         if offset >= len(records) or (records[offset].key, records[offset].value) != (key, value):
             yield f"P8 {value!r} was served at {offset} of topic {topic_id}, and is not in the log"
 
 
 def _readable(log: Log, topic_id: int, rows: Sequence[Row], trimmed: int) -> Iterator[str]:
-    records = log.records.get(topic_id, [])
+    records = log.of(topic_id)
     name = log.names[topic_id]
     found = dict.fromkeys(offset for offset, _, _ in rows)
     for offset, key, value in rows:
@@ -149,6 +149,7 @@ def catalog_digest(catalog: Catalog) -> dict[str, object]:
             tuple(topic.runs),
             tuple(zip(topic.stored.bases, topic.stored.lengths, topic.stored.crcs, strict=True)),
             topic.entries_begin,
+            (topic.parent.topic_id if topic.parent else None, topic.fork_offset),
         )
         for topic in catalog.topics()
     }
@@ -168,6 +169,7 @@ def catalog_digest(catalog: Catalog) -> dict[str, object]:
         "requests": list(catalog.requests),
         "producers": sorted((key, p) for key, p in catalog.producers._by_id.items()),
         "objects": sorted((o.ref.key, o.living_bytes) for o in catalog.stored.all()),
+        "tables": {t.head.table_id: t.copy() for t in catalog.tables.all()},
         "garbage": sorted(catalog.stored.garbage),
         "untidied": list(catalog.untidied.entries),
     }

@@ -36,11 +36,12 @@ class QuickServer(HttpServer):
         state = self.server_state
         for listening in (*self.servers, *(sockets or ())):
             listening.close()
-        for connection in list(state.connections):
-            connection.shutdown()
         try:
             async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+                await asyncio.sleep(0.002)  # what was accepted just now becomes a connection
                 while state.connections or state.tasks:
+                    for connection in list(state.connections):
+                        connection.shutdown()
                     await asyncio.sleep(0.002)
         except TimeoutError:
             for task in state.tasks:

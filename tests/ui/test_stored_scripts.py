@@ -17,11 +17,14 @@ import pytest_asyncio
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Actor
+from seb_appliance.broker.lake.jobs import BadRow
+from seb_appliance.formats.lake.tables import Column
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import http_server
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ui.options import CheckShown, Figure, Remark, UiOptions
 from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.lake import SET
 from tests.ui.looking import Form, looked_through
 from tests.ui.pages import Visitor, add_user, visitor
 from tests.ui.test_record_keys import b64
@@ -53,6 +56,7 @@ SHOWN: Final = {
 KEY: Final = script("record-key")
 RECORD: Final = "/ui/topics/t/records"
 # Every route that is read, with the ways to read it. {key}: the API key's id.
+PAUSED: Final = "ffeeddccbbaa9988"
 VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui": ("/ui", "/ui?span=1h"),
     "/ui/{rest:path}": (f"/ui/{quote(script('path'))}", "/ui/nothing"),
@@ -98,6 +102,12 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui/inlets": ("/ui/inlets",),
     "/ui/new-inlet": ("/ui/new-inlet",),
     "/ui/inlets/{inlet:str}": ("/ui/inlets/shop", f"/ui/inlets/{quote('<xss>')}"),
+    "/ui/tables": ("/ui/tables",),
+    "/ui/tables/{table:str}": (
+        f"/ui/tables/{SET.table_id}",
+        f"/ui/tables/{PAUSED}",
+        f"/ui/tables/{quote('<xss>')}",
+    ),
     "/ui/storage": ("/ui/storage",),
     "/ui/users": ("/ui/users",),
     "/ui/users/{name:str}": ("/ui/users/olga", f"/ui/users/{quote('<xss>')}"),
@@ -159,6 +169,18 @@ async def fill(seb: RunningAppliance) -> str:
     assert made.status_code == 201, made.text
     await client.put("/v1/topics/t", json={"key_index": "history"}, headers=headers)
     await client.put("/v1/stream/shut", headers={**headers, "stream-closed": "true"})
+    table = msgspec.structs.replace(
+        SET,
+        name=script("table"),
+        address=script("address"),
+        columns=(Column(16, script("column"), "json", (script("member"),)),),
+    )
+    commits = seb.appliance.broker.table_commits
+    await commits._add(table)
+    await commits._add(msgspec.structs.replace(table, table_id=PAUSED, paused=True))
+    commits.notes(SET.table_id).bad_rows.append(BadRow(0, script("error"), script("raw").encode()))
+    commits.notes(SET.table_id).failure = script("failure")
+    commits.foreign[SET.table_id] = script("foreign")
     inlet = {"topic": "t", "verify": {"scheme": "github"}, "description": script("inlet")}
     inlet["secrets"] = ["new", "old"]
     assert (await client.put("/v1/inlets/shop", json=inlet)).status_code == 201

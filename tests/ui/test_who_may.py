@@ -65,6 +65,12 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/inlets/{inlet:str}/rotate"): "change",
     ("POST", "/ui/inlets/{inlet:str}/end-previous"): "change",
     ("POST", "/ui/inlets/{inlet:str}/delete"): "change",
+    ("GET", "/ui/tables"): "page",
+    ("GET", "/ui/tables/{table:str}"): "page",
+    ("POST", "/ui/tables/{table:str}/pause"): "change",
+    ("POST", "/ui/tables/{table:str}/resume"): "change",
+    ("POST", "/ui/tables/{table:str}/repair"): "change",
+    ("POST", "/ui/tables/{table:str}/drop"): "change",
     ("GET", "/ui/storage"): "page",
     ("POST", "/ui/storage/snapshot"): "change",
     ("POST", "/ui/storage/doctor"): "change",
@@ -84,7 +90,7 @@ BY_KIND: Final = {
 }
 NAMES: Final = {
     "{topic:str}": "here", "{group:str}": "here", "{api_key_id:str}": "abcdefgh",
-    "{inlet:str}": "here",
+    "{inlet:str}": "here", "{table:str}": "here",
     "{offset:str}": "0", "{name:str}": "olga", "{named:str}": "none.css", "{rest:path}": "nothing",
 }  # fmt: skip
 # No form has this field: who is let in is told so, and nothing is changed.

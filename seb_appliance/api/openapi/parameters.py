@@ -65,6 +65,9 @@ OF_PATH: Final[dict[str, Json]] = {
     "compaction": _parameter(
         "path", "compaction", "Id of the compaction.", {"type": "string"}, "9f86d081884c7d65"
     ),
+    "table": _parameter(
+        "path", "table", "Name of the table's topic, or id of the table.", _NAME, "orders.eu"
+    ),
     "asset": _parameter("path", "asset", "Name of the file.", {"type": "string"}, "schema.js"),
 }
 

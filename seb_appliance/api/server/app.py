@@ -44,6 +44,7 @@ from seb_appliance.api.routes.manage import (
     compactions,
     health,
     status,
+    tables,
     topics,
 )
 from seb_appliance.api.routes.manage.health import Sample
@@ -88,6 +89,7 @@ _ROUTES: Final[tuple[Route, ...]] = (
     *topics.ROUTES,
     *manifest.ROUTES,
     *compactions.ROUTES,
+    *tables.ROUTES,
     *status.ROUTES,
     *health.ROUTES,
     *schema.ROUTES,
@@ -97,8 +99,9 @@ _ROUTES: Final[tuple[Route, ...]] = (
 @dataclass(frozen=True, kw_only=True)
 class Protocol:
     """What a protocol adds to the application. `answer_error`: the exception handler of its routes;
-    `plain` answers its plain requests; `path_prefix`: it checks the paths that begin so itself;
-    `begin` runs once the broker is open; `samples` are its metrics."""
+    `plain` answers its plain requests; `path_prefix`: it checks the paths that begin so itself, and
+    answers the errors of those that no route has; `begin` runs once the broker is open; `samples`
+    are its metrics."""
 
     routes: Sequence[Route]
     answer_error: Callable[[Request[Any, Any, Any], Exception], Response[bytes]]
@@ -159,7 +162,7 @@ def create_app(
         route_handlers=handlers,
         openapi_config=None,  # routes/schema.py has it
         logging_config=None,  # the process sets logging up, once
-        exception_handlers={Exception: answer_exception},
+        exception_handlers={Exception: partial(_answer_unrouted, protocols)},
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
     return Api(
@@ -169,6 +172,18 @@ def create_app(
         options.trusted_proxies,
         tuple(protocol.path_prefix for protocol in protocols if protocol.path_prefix),
     )
+
+
+def _answer_unrouted(
+    protocols: Sequence[Protocol], request: Request[Any, Any, Any], exception: Exception
+) -> Response[bytes]:
+    """The exception handler where a protocol's own does not reach: paths and methods without a
+    route."""
+    path = request.scope["raw_path"]
+    for protocol in protocols:
+        if protocol.path_prefix and path.startswith(protocol.path_prefix):
+            return protocol.answer_error(request, exception)
+    return answer_exception(request, exception)
 
 
 class Api:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -44,8 +44,10 @@ class SecretBox(Protocol):
 class ApiOptions:
     """`pages`: folder of the page templates; `static`: folder of the files that pages load;
     `streams_open`: Durable Streams need no API key, and the appliance listens on loopback only;
-    `traces`: None if no collector is set; `parser`: parses large bodies, and is closed by its
-    creator; `random_up_to` returns a random whole number from 1 on."""
+    `table_store`: how readers of tables reach the bucket, as properties of Iceberg;
+    `table_reader_key`: access key id and secret that they are handed, None for none; `traces`: None
+    if no collector is set; `parser`: parses large bodies, and is closed by its creator;
+    `random_up_to` returns a random whole number from 1 on."""
 
     pages: Path
     static: Path
@@ -57,6 +59,8 @@ class ApiOptions:
     failpoints: Failpoints = NO_FAILPOINTS
     traces: Traces | None = None
     streams_open: bool = False
+    table_store: Mapping[str, str] = field(default_factory=dict)
+    table_reader_key: tuple[str, str] | None = field(default=None, repr=False)
     parser: Parser = field(default_factory=Parser)
     new_request_id: Callable[[], str] = field(default=new_request_id)
     new_boundary: Callable[[], str] = field(default=new_boundary)

@@ -14,6 +14,7 @@ from seb_appliance.broker.access.document_rows import DocumentRows
 from seb_appliance.broker.access.users import Users
 from seb_appliance.broker.append.retry_results import Producers, RememberedRequests
 from seb_appliance.broker.groups.groups import Groups
+from seb_appliance.broker.lake.tables import LakeTables
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import (
@@ -29,7 +30,7 @@ from seb_appliance.broker.topics.topic import (
 from seb_appliance.broker.upkeep.stored_objects import StoredObjects, Untidied
 from seb_appliance.formats import operations as ops
 from seb_appliance.formats.contents import Section
-from seb_appliance.formats.entry import Entry, Position
+from seb_appliance.formats.entry import Entry, EntryHeader, Position
 from seb_appliance.formats.operations import StoredSection
 from seb_appliance.formats.topic_settings import BodyShape
 
@@ -61,6 +62,7 @@ class Catalog:
         self.api_keys = ApiKeys(loaded.api_keys)
         self.users = Users(loaded.users)
         self.documents = DocumentRows(loaded.documents)
+        self.tables = LakeTables(loaded.lake_tables)
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[int, Topic] = {}  # also held topics: deleted, with forks
         self._held: dict[str, Topic] = {}
@@ -201,14 +203,10 @@ class Catalog:
                     self.users.apply(operation)
                 case ops.DocumentSet() | ops.DocumentRemoved():
                     self.documents.apply(operation)
-                case ops.OffsetsCommitted() | ops.GroupReset():
-                    self.groups.commit(operation.group, operation.offsets, header.created_us)
-                case ops.GroupDeleted():
-                    self.groups.delete(operation.group)
-                case ops.LeaseTaken():
-                    self.groups.take_lease(operation, header.seq, self._monotonic_s())
-                case ops.LeaseReleased():
-                    self.groups.release_lease(operation.group)
+                case _ if isinstance(operation, ops.TableEvent):
+                    self.tables.apply(operation, header.created_us)
+                case _ if isinstance(operation, ops.GroupEvent):
+                    self._change_group(operation, header)
                 # The creator of a topic or a group owns it.
                 case ops.AuditNoted(action="topic_created" | "topic_forked", subject=name):
                     if name in self._by_name:
@@ -254,6 +252,17 @@ class Catalog:
                 topic.runs = without_below(topic.runs, topic.log_start_offset)
                 unsettled.append(topic)
         return topic
+
+    def _change_group(self, operation: ops.GroupEvent, header: EntryHeader) -> None:
+        match operation:
+            case ops.OffsetsCommitted() | ops.GroupReset():
+                self.groups.commit(operation.group, operation.offsets, header.created_us)
+            case ops.GroupDeleted():
+                self.groups.delete(operation.group)
+            case ops.LeaseTaken():
+                self.groups.take_lease(operation, header.seq, self._monotonic_s())
+            case ops.LeaseReleased():
+                self.groups.release_lease(operation.group)
 
     def _add_topic(self, topic: Topic) -> None:
         self._by_id[topic.topic_id] = topic

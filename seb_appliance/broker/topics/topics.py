@@ -46,6 +46,7 @@ class Topics:
         clock: Clock,
     ) -> None:
         self.body_of = catalog.body_of
+        self.no_tables = settings.no_tables
         self._catalog = catalog
         self._index = index
         self._admission = writes.admission

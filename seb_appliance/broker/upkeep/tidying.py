@@ -83,6 +83,8 @@ class Tidying:
         self._journal = journal
         self._known_keys: set[str] | None = None  # of active objects, once something is adopted
         self._last: Window | None = None  # of the last event from here, except trims
+        # Retention leaves records from this offset on alone (None: no such offset).
+        self.held_from: Callable[[Topic], int | None] = lambda _: None
 
     async def retain(self) -> int:
         """Move log start offsets by retention; how many topics were trimmed."""
@@ -96,6 +98,8 @@ class Tidying:
                 start = await kept_from(self._index, topic, self._clock)
             except TopicNotFoundError:  # deleted meanwhile
                 continue
+            if (held := self.held_from(topic)) is not None:
+                start = min(start, held)
             if start > topic.log_start_offset and not topic.deleted:
                 due.append((topic, settings, start))
         trimmed = 0

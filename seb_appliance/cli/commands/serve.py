@@ -1,10 +1,15 @@
-"""`seb serve`, and commands for the state of an appliance: snapshot, restore, clone."""
+"""`seb serve`, and other commands for its machine: snapshot, restore, clone, promote, admin."""
 
 from __future__ import annotations
 
 import asyncio
+import functools
+import json
+import socket
+import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -20,7 +25,8 @@ from seb_appliance.cli.options import (
     talks,
     with_settings,
 )
-from seb_appliance.cli.output import outline, showing, size
+from seb_appliance.cli.output import moment, outline, showing, size, table
+from seb_appliance.errors import StartError
 from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
@@ -149,3 +155,162 @@ def _result(restored: Restored, more: Json) -> Result:
         **more,
     }
     return Result(members, outline)
+
+
+# `seb admin …` and `seb promote` ask the running appliance through the socket in its data
+# directory, with one line of JSON each way: {"command": …, "arguments": {…}}, and {"ok": true, …}
+# or {"error": {problem members}}.
+
+SOCKET_NAME: Final = "control.sock"
+ANSWER_BYTES_MAX: Final = 64 * 1024
+PROMOTE_S: Final = 300.0  # a take-over in fencing mode B may have to wait a minute
+
+Ask = Callable[..., dict[str, Any]]
+
+
+def ask(
+    data: Path, command: str, arguments: dict[str, str] | None = None, *, timeout_s: float = 60.0
+) -> dict[str, Any]:
+    """The answer's members. Raises StartError: no appliance there, no permission, or a refusal."""
+    path = data / SOCKET_NAME
+    asked = {"command": command} | ({"arguments": arguments} if arguments else {})
+    try:
+        answer = _exchange(path, json.dumps(asked).encode() + b"\n", timeout_s)
+    except FileNotFoundError as error:
+        raise StartError(f"no appliance runs on {data} ({path} is not there)") from error
+    except ConnectionRefusedError as error:
+        raise StartError(f"no appliance runs on {data} (nothing listens at {path})") from error
+    except PermissionError as error:
+        raise StartError(
+            f"no permission to use {path}; run this as the appliance's user"
+        ) from error
+    except TimeoutError as error:
+        raise StartError(
+            f"the appliance on {data} did not answer in {timeout_s:.0f} s; it may still execute "
+            "the command"
+        ) from error
+    except OSError as error:
+        raise StartError(f"cannot talk to the appliance at {path} ({error})") from error
+    if "error" in answer:
+        raise StartError(f"the appliance says: {answer['error'].get('detail', answer['error'])}")
+    return answer
+
+
+def _exchange(path: Path, request: bytes, timeout_s: float) -> dict[str, Any]:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
+        connection.settimeout(timeout_s)
+        connection.connect(str(path))
+        connection.sendall(request)
+        with connection.makefile("rb") as lines:
+            line = lines.readline(ANSWER_BYTES_MAX)
+    try:
+        answer = json.loads(line)
+    except ValueError as error:
+        raise ConnectionError("it closed the connection without an answer") from error
+    if not isinstance(answer, dict):
+        raise ConnectionError("its answer is not a JSON object")
+    return answer
+
+
+def asks(command: Callable[..., Result]) -> Callable[..., Any]:
+    """Hand the command `ask` for the appliance of `--data`, and print its result."""
+
+    @with_settings("data")
+    @shows
+    @functools.wraps(command)
+    def asking(settings: Settings, **given: Any) -> Result:
+        return command(functools.partial(ask, settings.data), **given)
+
+    return asking
+
+
+@click.command
+@asks
+def promote(ask: Ask) -> Result:
+    """Make the standby on this machine the writer.
+
+    It reads all entries, takes over, and fences the appliance that it followed: that appliance
+    acknowledges nothing more. The command ends once the standby is the writer.
+    """
+    answer = ask("promote", timeout_s=PROMOTE_S)
+    return Result(
+        {name: answer[name] for name in ("epoch", "seq", "seconds")},
+        lambda _: (
+            f"the writer now: epoch {answer['epoch']}, entry {answer['seq']:,}, "
+            f"after {answer['seconds']:.1f} s"
+        ),
+    )
+
+
+@click.group
+def admin() -> None:
+    """Manage the appliance that runs on this machine."""
+
+
+@admin.command
+@asks
+def reset_key(ask: Ask) -> Result:
+    """Make a new admin key, if the file of the old one is lost. Other API keys stay."""
+    path = ask("reset-key")["path"]
+    return Result({"path": path}, f"new admin key in {path}")
+
+
+password_option = click.option(
+    "--stdin", "from_stdin", is_flag=True, help="Read the password from the first line of stdin."
+)
+
+
+def _password(from_stdin: bool) -> str:
+    """Never an argument: those are in every process list."""
+    if from_stdin:
+        return sys.stdin.readline().rstrip("\r\n")
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True))
+
+
+@admin.command
+@click.argument("name", default="admin")
+@password_option
+@asks
+def set_password(ask: Ask, name: str, from_stdin: bool) -> Result:
+    """Set the password of a user of the admin page; asks for it. Ends that user's sessions.
+
+    NAME is admin unless given. The user admin is created if it does not exist.
+    """
+    answer = ask("set-password", {"name": name, "password": _password(from_stdin)})
+    what = "added, with the role admin" if answer["added"] else "has a new password"
+    return Result({"user": name, "added": answer["added"]}, f"user {name}: {what}")
+
+
+@admin.command
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(["viewer", "admin"]),
+    required=True,
+    help="A viewer sees everything and changes nothing.",
+)
+@password_option
+@asks
+def add_user(ask: Ask, name: str, role: str, from_stdin: bool) -> Result:
+    """Add a user of the admin page; asks for the password."""
+    ask("add-user", {"name": name, "role": role, "password": _password(from_stdin)})
+    return Result({"user": name, "role": role}, f"user {name}: added, with the role {role}")
+
+
+@admin.command
+@click.argument("name")
+@asks
+def remove_user(ask: Ask, name: str) -> Result:
+    """Remove a user of the admin page, and end the sessions of that user."""
+    ask("remove-user", {"name": name})
+    return Result({"removed": name}, f"user {name}: removed")
+
+
+@admin.command
+@asks
+def list_users(ask: Ask) -> Result:
+    """List the users of the admin page."""
+    users = ask("list-users")["users"]
+    rows = ((user["name"], user["role"], moment(user["set"])) for user in users)
+    empty = "no users; seb admin set-password adds one"
+    return Result({"users": users}, lambda _: table(("name", "role", "password set"), rows, empty))

@@ -33,9 +33,9 @@ from seb_appliance.ops.checks.findings import Findings, Problem
 from seb_appliance.ops.checks.objects import check_entry
 from seb_appliance.ops.checks.reference import Reference, StateFile, read_state
 from seb_appliance.state import files
-from seb_appliance.state import key_index_rows as rows
 from seb_appliance.state.database import StateDatabase
-from seb_appliance.state.key_index import SqliteKeyIndex
+from seb_appliance.state.record_keys import rows
+from seb_appliance.state.record_keys.index import SqliteKeyIndex
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.merging import batches_of

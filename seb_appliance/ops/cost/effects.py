@@ -91,6 +91,21 @@ def compression(now: Situation, *, on: bool) -> Effect:
     return Effect("compression", words, monthly)
 
 
+def table(now: Situation, *, formats: tuple[str, ...], lag_ms: int) -> Effect:
+    """A table of the topic, which makes a commit each `lag_ms` while records come."""
+    if not formats:
+        return Effect("table", "the table stays as it is, and gets nothing new", 0.0)
+    puts = 1 + 4 * ("iceberg" in formats) + ("delta" in formats)
+    commits = _MONTH_S * 1000 / max(1, lag_ms)
+    requests = commits * puts / 1e6 * now.prices.class_of("PUT").per_million
+    monthly = requests + _storage(now, now.bytes_per_s * _MONTH_S * now.compressed_part)
+    words = (
+        f"up to {commits:,.0f} commits of {puts} PUTs a month, and about as many bytes as the log, "
+        f"{_money(now, monthly)}; nothing while the topic is idle"
+    )
+    return Effect("table", words, monthly)
+
+
 def always_busy(prices: Prices, linger_ms: int, *, lists: bool) -> str:
     """What journal entries cost a month if windows are never idle; `lists`: in fencing mode B."""
     entries = _MONTH_S * 1000 / max(1, linger_ms)

@@ -16,7 +16,7 @@ from seb_appliance.errors import SebError
 from seb_appliance.ops.checks.check import check
 from seb_appliance.ops.checks.checkup import checkup
 from seb_appliance.ops.jobs.check_job import Ask, CheckResult
-from seb_appliance.ops.jobs.tidier_process import first_frame, send_frame
+from seb_appliance.ops.jobs.job_process import first_frame, send_frame
 from seb_appliance.storage.journal.replay import Progress
 
 NICE: Final = 10

@@ -16,7 +16,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.clock import Clock
-from seb_appliance.ops.jobs.tidier_process import frame, read_frame
+from seb_appliance.ops.jobs.job_process import frame, read_frame
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 from seb_appliance.tasks import start_child

@@ -18,6 +18,7 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.broker.append.window import Linger
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.lake.jobs import TableWriter
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked, Rewriter
 from seb_appliance.clock import Clock
 from seb_appliance.errors import SebError
@@ -42,7 +43,7 @@ class Sources:
 
     store: CountedStore
     broker: Broker
-    rewriter: Rewriter
+    workers: tuple[Rewriter | TableWriter, ...]  # of background jobs
     snapshots: SnapshotStore
 
     @property
@@ -51,7 +52,12 @@ class Sources:
 
     @property
     def asked(self) -> Asked:
-        return self.rewriter.asked
+        """By all workers."""
+        total = Asked()
+        for worker in self.workers:
+            total.requests.update(worker.asked.requests)
+            total.received_bytes += worker.asked.received_bytes
+        return total
 
     @property
     def open_seconds(self) -> float:
@@ -62,7 +68,7 @@ class Sources:
         """What is known to be in the bucket; the small objects of a start are left out."""
         tidying = self.broker.tidying
         in_bucket = tidying.untidied.stored_bytes + tidying.stored.stored_bytes
-        return in_bucket + self.snapshots.stored_bytes
+        return in_bucket + self.broker.tables.stored_bytes + self.snapshots.stored_bytes
 
     def take_entry_shares(self) -> dict[int, float]:
         return self.broker.counters.take_entry_shares()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections import Counter
+from functools import partial
 from typing import Final
 
 from seb_appliance.broker.upkeep.rewrite_jobs import RewriteJob
@@ -17,7 +17,8 @@ from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, SebError
 from seb_appliance.ops.host.runtime import keep_freed_memory
 from seb_appliance.ops.host.stores import make_store
-from seb_appliance.ops.jobs.tidier_process import Answer, Hello, first_frame, read_frame, send_frame
+from seb_appliance.ops.jobs.job_process import Hello, first_frame, requests_of, serve
+from seb_appliance.ops.jobs.tidier_process import Answer
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.disk_cache import EntriesOnDisk
 from seb_appliance.storage.objects.rewriting import ObjectRewriter
@@ -39,42 +40,20 @@ async def _serve() -> None:
     reads = store if hello.cache is None else EntriesOnDisk(store, hello.cache)
     retrying = RetryingStore(reads, SystemClock(), random.random, give_up_after_s=PATIENCE_S)
     rewriter = ObjectRewriter(retrying, hello.mode, hello.settings.data)
-    asking = asyncio.create_task(read_frame(reader, RewriteJob))
-    while True:
-        try:
-            job = await asking
-        except asyncio.IncompleteReadError:
-            return
-        # The next frame, or the end of the pipe, ends a job that nobody waits for any more.
-        asking = asyncio.create_task(read_frame(reader, RewriteJob))
-        working = asyncio.create_task(_answer(rewriter, store, job))
-        await asyncio.wait([asking, working], return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            os._exit(0)  # threads of a store may hang on a request for long
-        try:
-            send_frame(working.result())
-        except BrokenPipeError:
-            os._exit(0)  # the parent was killed; Python would complain about what it cannot flush
+    await serve(reader, RewriteJob, partial(_answer, rewriter, store))
 
 
 async def _answer(rewriter: ObjectRewriter, store: CountedStore, job: RewriteJob) -> Answer:
-    before, received = _requests(store), store.counts.bytes_received
+    before, received = requests_of(store), store.counts.bytes_received
     try:
         answer = Answer(made=await rewriter.rewrite(job))
     except CorruptObjectError as error:
         answer = Answer(failure=error.detail, is_damage=True)
     except (SebError, OSError) as error:
         answer = Answer(failure=str(error))
-    answer.requests = dict(_requests(store) - before)
+    answer.requests = dict(requests_of(store) - before)
     answer.received_bytes = store.counts.bytes_received - received
     return answer
-
-
-def _requests(store: CountedStore) -> Counter[str]:
-    counts: Counter[str] = Counter()
-    for row in store.counts.rows:
-        counts[row.kind] += row.requests
-    return counts
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import os
 import random
 from collections.abc import AsyncIterator
@@ -15,6 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from seb_appliance import limits
 from seb_appliance.api.server.parsing import Parser
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.lake.jobs import TableWriter
+from seb_appliance.broker.lake.notes import TablePlace
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings, TidySettings
 from seb_appliance.broker.upkeep.rewrite_jobs import Rewriter
@@ -27,6 +30,8 @@ from seb_appliance.ops.host.runtime import LoopProbe
 from seb_appliance.ops.jobs.check_job import CheckKeeper
 from seb_appliance.ops.jobs.cost_job import CostKeeper, Sources
 from seb_appliance.ops.jobs.history_job import HistoryKeeper, Reading
+from seb_appliance.ops.jobs.lake.keeper import TableKeeper
+from seb_appliance.ops.jobs.lake.process import ChildTableWriter
 from seb_appliance.ops.jobs.last_used_job import LastUsedKeeper
 from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
 from seb_appliance.ops.jobs.standby_job import StandbyKeeper
@@ -36,7 +41,7 @@ from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.state.follower import StateFollower
-from seb_appliance.state.key_index import SqliteKeyIndex
+from seb_appliance.state.record_keys.index import SqliteKeyIndex
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.followed import FollowedJournal
 from seb_appliance.storage.journal.journal import StoredJournal
@@ -76,7 +81,20 @@ def broker_settings(settings: Settings) -> BrokerSettings:
             young_ms=settings.tidy_young_ms,
             grace_ms=settings.garbage_grace_ms,
         ),
+        no_tables=_no_tables(settings),
     )
+
+
+def _no_tables(settings: Settings) -> str:
+    """Why topics cannot be tables, as a sentence; "" if they can."""
+    if settings.address.kind == "memory":
+        return "A bucket in memory cannot hold tables."
+    if importlib.util.find_spec("pyarrow") is None:
+        return (
+            "Tables need the package pyarrow, which is not installed on the appliance "
+            "(pip install 'seb-appliance[arrow]')."
+        )
+    return ""
 
 
 class Appliance:
@@ -91,6 +109,7 @@ class Appliance:
     snapshots: SnapshotKeeper
     last_used: LastUsedKeeper
     tidier: TidierKeeper
+    tables: TableKeeper
     cost: CostKeeper
     key_index: SqliteKeyIndex
     broker: Broker
@@ -197,10 +216,12 @@ class Appliance:
             )
         else:
             rewriter = ChildRewriter(settings, journal.mode, folder)
+        cleaner = BucketCleaner(self._retrying("tidier"), bucket, journal.mode, self.failpoints)
+        self.tables = self._tables(ChildTableWriter(settings, journal.mode, folder), cleaner)
         self.tidier = TidierKeeper(
             self.broker.tidying,
             rewriter,
-            BucketCleaner(self._retrying("tidier"), bucket, journal.mode, self.failpoints),
+            cleaner,
             self.snapshots,
             clock,
             self.failpoints,
@@ -208,7 +229,7 @@ class Appliance:
         )
         self.cost = CostKeeper(
             settings.data / "local.sqlite",
-            Sources(store, self.broker, rewriter, bucket),
+            Sources(store, self.broker, (rewriter, self.tables.writer), bucket),
             self.broker.linger,
             self.broker.log_clock,
             settings.price_list,
@@ -217,6 +238,22 @@ class Appliance:
         )
         await self.cost.load()
         self.opened_s = clock.monotonic_s()
+
+    def _tables(self, writer: TableWriter, cleaner: BucketCleaner) -> TableKeeper:
+        broker, mode = self.broker, self.journal.mode
+        if not _no_tables(self.settings):
+            broker.table_commits.place = TablePlace(
+                self.settings.address.uri, lambda ref: layout.object_key(mode, ref)
+            )
+        return TableKeeper(
+            broker.tables,
+            broker.table_commits,
+            writer,
+            broker.tidying,
+            cleaner,
+            self.clock,
+            self.failpoints,
+        )
 
     def _retrying(self, purpose: Purpose) -> RetryingStore:
         """The bucket for a job in the background, which tries again for a minute."""
@@ -276,6 +313,8 @@ class Appliance:
         self.loop_probe.start(self.supervisor)
         if self.settings.tidier and self.standby is None:
             self.tidier.start(self.supervisor)
+            if self.broker.table_commits.place is not None:
+                self.tables.start(self.supervisor)
         return running
 
     async def publish_snapshot(self) -> int:
@@ -293,6 +332,7 @@ class Appliance:
         if self.standby is not None:
             return True  # there is nothing of its own
         await self.tidier.close()
+        await self.tables.close()
         if not await self.broker.drain(grace_s):
             await self.broker.stop()  # while the doors are open: the callers are told
             return False
@@ -311,6 +351,7 @@ class Appliance:
         await self.history.close()
         await self.checks.close()
         await self.tidier.close()
+        await self.tables.close()
         await self.broker.stop()
         await self.parser.close()
         await self.cost.close()

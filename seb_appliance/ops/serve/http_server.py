@@ -21,7 +21,7 @@ from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
 from seb_appliance.ops.host.secret_box import FernetBox
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.ops.serve.protocols import PROTOCOLS, sections
+from seb_appliance.ops.serve.protocols import PROTOCOLS, sections, table_store
 from seb_appliance.ops.serve.status import cost, samples, status, telemetry
 from seb_appliance.ops.serve.ui_facts import (
     bill_rows,
@@ -78,6 +78,8 @@ def api_options(appliance: Appliance) -> ApiOptions:
         parser=appliance.parser,
         secret_box=FernetBox(settings.secrets_key_file or settings.data / "secrets.key"),
         streams_open=settings.durable_streams_open,
+        table_store=table_store(settings),
+        table_reader_key=settings.table_reader,
     )
 
 

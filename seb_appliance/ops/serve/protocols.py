@@ -14,6 +14,8 @@ from seb_appliance.protocols import arrow, cloud_events
 from seb_appliance.protocols.durable_streams import reading, writing
 from seb_appliance.protocols.durable_streams.wire import PREFIX, answer_error
 from seb_appliance.protocols.go import routes as go
+from seb_appliance.protocols.iceberg import catalog as iceberg
+from seb_appliance.protocols.iceberg import wire as iceberg_wire
 from seb_appliance.protocols.inlets import managing as inlets
 from seb_appliance.protocols.inlets import page as inlet_page
 from seb_appliance.protocols.inlets import reporting as inlet_reports
@@ -43,7 +45,25 @@ PROTOCOLS: Final = (
         plain=writing.StreamPlain(),
         path_prefix=PREFIX,
     ),
+    Protocol(
+        routes=iceberg.ROUTES,
+        answer_error=iceberg_wire.answer_error,
+        path_prefix=iceberg_wire.PREFIX,
+    ),
 )
+
+
+def table_store(settings: Settings) -> dict[str, str]:
+    """How readers of tables reach the bucket, as properties of Iceberg's REST protocol."""
+    if settings.address.kind != "s3":
+        return {}
+    region, endpoint = settings.s3_region, settings.s3_endpoint
+    if endpoint is not None:
+        region = region or "us-east-1"
+    store = {} if region is None else {"s3.region": region, "client.region": region}
+    if endpoint is not None:
+        store |= {"s3.endpoint": endpoint, "s3.path-style-access": "true"}
+    return store
 
 
 def sections(options: ApiOptions) -> list[Section]:

@@ -33,6 +33,7 @@ from seb_appliance.broker.status import (
     StandbyStatus,
     StateStatus,
     Status,
+    TablesStatus,
     Telemetry,
     TidierRequests,
     TidierStatus,
@@ -116,6 +117,7 @@ def status(appliance: Appliance) -> Status:
         remembered=_remembered(appliance),
         last_used=LastUsedStatus(appliance.last_used.failure),
         tidier=_tidier(appliance),
+        tables=_tables(appliance),
         key_index=_key_index(appliance),
         waiting=WaitingStatus(
             pending_bytes=broker.pending.used,
@@ -212,6 +214,25 @@ def _tidier(appliance: Appliance) -> TidierStatus:
         compacted_bytes=compaction.total_bytes,
         dirty_bytes=compaction.dirty_bytes,
         **asdict(tidier.counters),
+    )
+
+
+def _tables(appliance: Appliance) -> TablesStatus:
+    keeper, commits = appliance.tables, appliance.broker.table_commits
+    tables = appliance.broker.tables.all()
+    published = appliance.broker.tables.published
+    return TablesStatus(
+        doing=keeper.doing,
+        failure=keeper.failure,
+        tables=len(tables),
+        worst_lag_s=max(map(commits.lag_s, tables), default=0.0),
+        lag_records=sum(map(commits.lag, tables)),
+        files=sum(t.head.newest.files for t in tables if t.head.newest),
+        stored_bytes=appliance.broker.tables.stored_bytes,
+        unpublished=sum(published(t.head.table_id) is None for t in tables),
+        foreign=len(commits.foreign),
+        memory_bytes=keeper.writer.rss_bytes,
+        **asdict(keeper.counters),
     )
 
 

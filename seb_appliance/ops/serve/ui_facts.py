@@ -97,6 +97,10 @@ def effects_of(
         )
     if after.compression != before.compression:
         found.append(effects.compression(now, on=after.compression != "none"))
+    if (after.table, after.table_lag_ms) != (before.table, before.table_lag_ms):
+        found.append(
+            effects.table(now, formats=after.table_formats, lag_ms=after.table_lag_ms or 0)
+        )
     return {effect.setting: effect.words for effect in found}
 
 

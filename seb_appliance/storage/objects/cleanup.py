@@ -45,9 +45,14 @@ class BucketCleaner:
             found += await list_all(self._store, folder)
         return [(info.key, layout.epoch_of(info.key)) for info in found]
 
+    async def list_tables(self) -> list[str]:
+        """Every key below the location of a lake table."""
+        found = await list_all(self._store, layout.TABLES)
+        return [info.key for info in found if layout.is_of_table(info.key)]
+
     async def delete_objects(self, keys: Sequence[str]) -> None:
         """Delete objects that our log condemned longer ago than the grace time."""
-        assert all(layout.epoch_of(key) is not None or layout.parse_go_batch(key) for key in keys)
+        assert all(layout.may_be_deleted(key) for key in keys), keys
         await self._delete(keys)
 
     async def delete_entries(self, tidied_seq: int, writers: Sequence[EntryRef], most: int) -> int:

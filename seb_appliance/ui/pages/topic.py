@@ -267,6 +267,23 @@ _EFFECTS: Final[dict[str, dict[Any, str]]] = {
         ("envelope", "value", "items", "lines"),
         "Requests that name no body parameter are read in this way. Stored records do not change.",
     ),
+    "table": {
+        "none": "Nothing more is added to the table. It stays readable.",
+        "iceberg": "The first commit is made at once, from the log start.",
+        "delta": "The first commit is made at once, from the log start.",
+        "iceberg,delta": "The first commit is made at once, from the log start.",
+    },
+    "table_columns": {"more": "New rows have these columns; older rows are null there."},
+    "table_rebuild": {True: "Rows with other columns are written anew from the log."},
+    "table_lag_ms": {
+        "more": "Fewer PUTs; readers of the table see records later.",
+        "less": "More PUTs; readers of the table see records sooner.",
+    },
+    "table_retention_ms": {
+        None: "Rows are no longer removed from the table by age.",
+        "more": "Rows that are already removed do not return.",
+        "less": "Data files of which all rows are older are removed. This cannot be undone.",
+    },
     "min_compaction_lag_ms": {
         "more": "Records younger than that are all kept.",
         "less": "Records younger than that are all kept.",

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.cli.commands.admin import ask
+from seb_appliance.cli.commands.serve import ask
 from seb_appliance.errors import StartError
 
 

@@ -38,6 +38,7 @@ def schema(name: str) -> dict[str, object]:
 def example(one: Declared) -> str:
     """A value that may be set, as a person writes it."""
     texts = {"duration": "2s", "size": "3MiB", "number": "7", "ratio": "0.25"}
+    texts["text"] = "total:double=$.total"
     return texts.get(one.kind) or one.choices[0]
 
 

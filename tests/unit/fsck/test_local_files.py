@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.state import key_index_rows as rows
+from seb_appliance.state.record_keys import rows
 from seb_appliance.state.tables import rows_checksum
 from tests.support.whole_bucket import Whole, check, codes
 

@@ -17,7 +17,7 @@ from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.formats.topic_settings import KeyIndexMode
-from seb_appliance.state.key_index import SqliteKeyIndex
+from seb_appliance.state.record_keys.index import SqliteKeyIndex
 
 BUCKET = b"B" * 16
 ODD_KEYS = [b"", b"\0", b"\0\0", b"a\0b", b"/", b"\xff", b"\xff\xff", b"\xfe\xff", b"k" * 65_536]

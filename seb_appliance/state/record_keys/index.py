@@ -19,8 +19,8 @@ from seb_appliance import limits
 from seb_appliance.broker.record_keys.indexing import IndexedTopic, IndexRange
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.state import files
-from seb_appliance.state import key_index_rows as rows
 from seb_appliance.state.files import sqlite_errors
+from seb_appliance.state.record_keys import rows
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,0 +1,64 @@
+"""The names of a table's objects, below its location."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from seb_appliance.broker.lake.table import LakeTable
+from seb_appliance.formats.lake.tables import ManifestName
+
+HINT: Final = "metadata/version-hint.text"
+LAST_CHECKPOINT: Final = "_delta_log/_last_checkpoint"
+CHECKPOINT_EVERY: Final = 10  # commits
+
+_DELTA: Final = re.compile(r"_delta_log/([0-9]{20})(\.checkpoint\.parquet|\.json)")
+
+
+def data_name(first: int, last: int, name: bytes) -> str:
+    return f"data/{first:020d}-{last:020d}-{name.hex()}.parquet"
+
+
+def manifest_name(name: ManifestName) -> str:
+    return f"metadata/{name.version}-m{name.number}.avro"
+
+
+def list_name(number: int) -> str:
+    """Of the manifest list of commit `number`."""
+    return f"metadata/snap-{number}.avro"
+
+
+def metadata_name(number: int) -> str:
+    return f"metadata/v{number}.metadata.json"
+
+
+def delta_name(number: int, end: str = ".json") -> str:
+    """Delta counts from 0, and a table from 1."""
+    return f"_delta_log/{number - 1:020d}{end}"
+
+
+def has_checkpoint(number: int, delta_from: int) -> bool:
+    """Whether Delta's log has a checkpoint of this commit."""
+    return number % CHECKPOINT_EVERY == 0 or number == delta_from > 1
+
+
+def names_in_use(table: LakeTable) -> Callable[[str], bool]:
+    """Whether a kept snapshot, or a reader of the newest one, needs the object of a name."""
+    head = table.head
+    oldest = head.snapshots[0].number if head.snapshots else head.number
+    used = {HINT, LAST_CHECKPOINT, *table.files}
+    used |= {manifest_name(one.name) for one in head.manifests}
+    used |= {manifest_name(name) for name, _ in head.dropped}
+    used |= {list_name(one.number) for one in head.snapshots}
+    used |= {metadata_name(number) for number, _ in head.times}
+    # Readers of an older state begin at the checkpoint before it.
+    delta_since = max(head.delta_from, oldest - oldest % CHECKPOINT_EVERY)
+
+    def is_used(name: str) -> bool:
+        log = _DELTA.fullmatch(name)
+        if log is not None and head.delta_from:
+            return int(log[1]) + 1 >= delta_since
+        return name in used
+
+    return is_used

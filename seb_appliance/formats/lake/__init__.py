@@ -1,0 +1,1 @@
+"""Lake tables: what the journal stores of them, and what people write about them."""

@@ -1,0 +1,101 @@
+"""What to enter in an engine to read a table: for the command line, the admin page and the docs."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import urlsplit
+
+from seb_appliance.formats.lake.tables import TOMBSTONE
+
+KEY: Final = "API_KEY"  # stands for an API key with `consume` on the topic
+
+_BY_CATALOG: Final = {
+    "duckdb": """\
+INSTALL iceberg; LOAD iceberg; INSTALL httpfs; LOAD httpfs;
+ATTACH 'seb' AS seb (TYPE iceberg, ENDPOINT '{catalog}', TOKEN '{key}');
+SELECT * FROM seb.topics."{name}" LIMIT 10;
+-- without the catalog: SELECT * FROM iceberg_scan('{metadata}') LIMIT 10;""",
+    "pyiceberg": """\
+from pyiceberg.catalog.rest import RestCatalog
+catalog = RestCatalog("seb", uri="{catalog}", token="{key}")
+print(catalog.load_table("topics.{name}").scan(limit=10).to_arrow())""",
+    "polars": """\
+import polars as pl
+print(pl.scan_iceberg("{metadata}").head(10).collect())""",
+    "spark": """\
+# pyspark --packages org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.2
+spark.conf.set("spark.sql.catalog.seb", "org.apache.iceberg.spark.SparkCatalog")
+spark.conf.set("spark.sql.catalog.seb.type", "rest")
+spark.conf.set("spark.sql.catalog.seb.uri", "{catalog}")
+spark.conf.set("spark.sql.catalog.seb.token", "{key}")
+spark.table("seb.topics.{name}").show(10)""",
+    "trino": """\
+# etc/catalog/seb.properties
+connector.name=iceberg
+iceberg.catalog.type=rest
+iceberg.rest-catalog.uri={catalog}
+iceberg.rest-catalog.security=OAUTH2
+iceberg.rest-catalog.oauth2.token={key}
+# SELECT * FROM seb.topics."{name}" LIMIT 10""",
+}
+_DELTA: Final = {
+    "duckdb": """\
+INSTALL delta; LOAD delta;
+SELECT * FROM delta_scan('{location}') LIMIT 10;""",
+    "polars": """\
+import polars as pl
+print(pl.scan_delta("{location}").head(10).collect())""",
+    "spark": """\
+# pyspark --packages io.delta:delta-spark_2.13:4.0.0
+spark.read.format("delta").load("{location}").show(10)""",
+}
+ENGINES: Final = tuple(_BY_CATALOG)
+
+_NEWEST: Final = {
+    "duckdb": """\
+SELECT * EXCLUDE (n) FROM (
+  SELECT *, row_number() OVER (PARTITION BY key, key_binary ORDER BY "offset" DESC) AS n
+  FROM {table}) WHERE n = 1 AND (key IS NOT NULL OR key_binary IS NOT NULL){alive}""",
+    "spark": """\
+SELECT * EXCEPT (n) FROM (
+  SELECT *, row_number() OVER (PARTITION BY key, key_binary ORDER BY `offset` DESC) AS n
+  FROM {table}) WHERE n = 1 AND (key IS NOT NULL OR key_binary IS NOT NULL){alive}""",
+    "trino": """\
+SELECT * FROM (
+  SELECT *, row_number() OVER (PARTITION BY key, key_binary ORDER BY "offset" DESC) AS n
+  FROM {table}) WHERE n = 1 AND (key IS NOT NULL OR key_binary IS NOT NULL){alive}""",
+}
+KEYED: Final = tuple(_NEWEST)
+
+
+def table_name(topic: str) -> str:
+    """In the catalog and in SQL: lower case, without dots."""
+    return topic.lower().replace(".", "_")
+
+
+def first_cells(
+    topic: str, appliance: str, location: str, metadata: str | None, key: str = KEY
+) -> dict[str, str]:
+    """What to enter first, by engine. `appliance`: its URL. `metadata`: of Iceberg; None: only
+    Delta is there."""
+    texts = _BY_CATALOG if metadata else _DELTA
+    return {
+        engine: text.format(
+            catalog=f"{appliance}/iceberg",
+            host=urlsplit(appliance).netloc,
+            name=table_name(topic),
+            metadata=metadata,
+            location=location,
+            key=key,
+        )
+        for engine, text in texts.items()
+    }
+
+
+def newest_by_key(engine: str, table: str, *, has_value: bool) -> str:
+    """A query for the newest row of each record key, without those whose newest is a tombstone.
+    `has_value`: whether the value itself is a column."""
+    alive = "(value IS NOT NULL OR value_binary IS NOT NULL)"
+    if not has_value:
+        alive = f"_error IS DISTINCT FROM '{TOMBSTONE}'"
+    return _NEWEST[engine].format(table=table, alive=f"\n  AND {alive}")

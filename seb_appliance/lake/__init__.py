@@ -1,0 +1,1 @@
+"""The data files and the metadata of lake tables: state in, bytes out."""

@@ -1,0 +1,1 @@
+"""The keeper of lake tables, and the process that writes them."""

@@ -1,0 +1,1 @@
+"""A read-only Iceberg REST catalog of the lake tables, under `/iceberg`."""

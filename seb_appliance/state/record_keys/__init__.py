@@ -1,0 +1,1 @@
+"""The index of record keys, a file of its own."""

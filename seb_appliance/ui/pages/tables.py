@@ -1,0 +1,126 @@
+"""Tables of topics: the list, and one table with its columns, bad rows and first queries."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from litestar.types import ASGIApp
+
+from seb_appliance import limits
+from seb_appliance.broker.lake.names import metadata_name
+from seb_appliance.broker.lake.table import LakeTable
+from seb_appliance.errors import BadRequestError
+from seb_appliance.formats.lake.readers import (
+    KEYED,
+    first_cells,
+    newest_by_key,
+    table_name,
+)
+from seb_appliance.ui.options import Figure
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit
+from seb_appliance.ui.units import ago, count, size
+
+routes = Routes()
+_PATH: Final = "/ui/tables"
+_RAW_SHOWN: Final = 300  # characters
+_STATES: Final = {
+    "live": "commits are made in time",
+    "behind": "records wait for longer than they should",
+    "backfill": "the first commit is under way",
+    "paused": "by an operator",
+    "foreign": "someone else wrote its metadata",
+    "off": "the topic's setting is none",
+    "detached": "the topic is deleted",
+}
+
+
+@routes.get("/tables")
+async def show(visit: Visit) -> ASGIApp:
+    commits = visit.broker.table_commits
+    tables = sorted(visit.broker.tables.all(), key=lambda table: table.head.definition.name)
+    rows = [(table, commits.state(table), commits.lag(table)) for table in tables]
+    return visit.page("tables", tables=rows, reason=visit.broker.topics.no_tables)
+
+
+@routes.get("/tables/{table:str}")
+async def show_one(visit: Visit, table: str, problem: FormProblem | None = None) -> ASGIApp:
+    found = visit.broker.table_commits.find(table)
+    head, definition = found.head, found.head.definition
+    notes = visit.broker.table_commits.notes(head.table_id)
+    location = f"{definition.address}/{definition.location}"
+    published = visit.broker.tables.published(head.table_id)
+    metadata = None
+    if published is not None and "iceberg" in definition.formats:
+        metadata = location + metadata_name(published.number)
+    has_value = any(one.name == "value" for one in definition.columns)
+    name = f"seb.topics.{table_name(definition.name)}"
+    return visit.page(
+        "table",
+        parts=["table-figures"],
+        table=found,
+        state=visit.broker.table_commits.state(found),
+        figures=_figures(visit, found),
+        columns=definition.columns,
+        bad_rows=[
+            (one.offset, one.error, one.raw[:_RAW_SHOWN].decode(errors="replace"))
+            for one in reversed(notes.bad_rows)
+        ],
+        failure=notes.failure,
+        foreign=visit.broker.table_commits.foreign.get(head.table_id, ""),
+        location=location.rstrip("/"),
+        cells=first_cells(definition.name, visit.origin, location.rstrip("/"), metadata),
+        newest={engine: newest_by_key(engine, name, has_value=has_value) for engine in KEYED},
+        every_s=limits.SAMPLE_EVERY_S,
+        path=f"{_PATH}/{table}",
+        problem=problem,
+    )
+
+
+def _figures(visit: Visit, table: LakeTable) -> list[Figure]:
+    head, commits = table.head, visit.broker.table_commits
+    newest, state = head.newest, commits.state(table)
+    waits = commits.lag(table)
+    age = f"the oldest for {commits.lag_s(table):.0f} s" if waits else "every record is in it"
+    return [
+        Figure("State", state, _STATES[state]),
+        Figure(
+            "Rows",
+            count(newest.records if newest else 0),
+            f"{count(len(head.snapshots))} snapshots",
+        ),
+        Figure("Waiting", count(waits), age),
+        Figure("Bad rows", count(newest.bad if newest else 0), "have _error and _raw"),
+        Figure(
+            "Data files",
+            count(newest.files if newest else 0),
+            f"{size(newest.length if newest else 0)}; {size(table.stored_bytes)} with snapshots",
+        ),
+        Figure("Last commit", ago(head.updated_ms * 1_000, visit.now_us), f"number {head.number}"),
+    ]
+
+
+@routes.post("/tables/{table:str}/pause", again=show_one)
+async def pause(visit: Visit, table: str) -> ASGIApp:
+    await visit.broker.table_commits.pause(table, visit.actor, paused=True)
+    return visit.see_other(f"{_PATH}/{table}", "The table is paused. Its topic takes records.")
+
+
+@routes.post("/tables/{table:str}/resume", again=show_one)
+async def resume(visit: Visit, table: str) -> ASGIApp:
+    await visit.broker.table_commits.pause(table, visit.actor, paused=False)
+    return visit.see_other(f"{_PATH}/{table}", "The table continues where it stopped.")
+
+
+@routes.post("/tables/{table:str}/repair", again=show_one)
+async def repair(visit: Visit, table: str) -> ASGIApp:
+    await visit.broker.table_commits.repair(table, visit.actor)
+    return visit.see_other(f"{_PATH}/{table}", "The metadata is being replaced.")
+
+
+@routes.post("/tables/{table:str}/drop", {"name"}, again=show_one)
+async def drop(visit: Visit, table: str) -> ASGIApp:
+    found = visit.broker.table_commits.find(table)
+    if visit.form.text("name") != found.head.definition.name:
+        raise BadRequestError("This is not the name of the table; nothing was dropped.")
+    await visit.broker.table_commits.drop(table, visit.actor)
+    return visit.see_other(_PATH, f"The table {found.head.definition.name} is dropped.")

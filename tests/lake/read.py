@@ -1,0 +1,233 @@
+"""What each reader finds in a lake table. It runs in the environment of readers.txt:
+
+    python read.py '{"location": URI, "metadata": URI or null, "snapshot": ID or null,
+                     "delta": bool, "catalog": URL or null, "token": TEXT, "oauth": TEXT or null,
+                     "table": NAME, "s3": {…} or null}'
+
+It prints a JSON object: by reader, [rows, distinct offsets, smallest, largest], or an error text.
+`snapshot`: an older one. `s3`: endpoint, key, secret, region of the store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import site
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+warnings.filterwarnings("ignore")
+
+FOUND = 'count(*), count(DISTINCT "offset"), min("offset"), max("offset")'
+Asked = dict[str, Any]
+
+
+def of_arrow(table: Any) -> list[Any]:
+    offsets = table["offset"].to_pylist()
+    return [len(offsets), len(set(offsets)), min(offsets, default=None), max(offsets, default=None)]
+
+
+def duckdb_with(asked: Asked, *extensions: str) -> Any:
+    import duckdb
+
+    connection = duckdb.connect(config={"allow_unsigned_extensions": "true"})
+    for name in ("avro", "httpfs", *extensions):
+        pattern = f"duckdb_extension_{name}/**/*.duckdb_extension*"
+        folders = map(Path, site.getsitepackages())
+        (file,) = [found for folder in folders for found in folder.glob(pattern)]
+        connection.execute(f"INSTALL '{file}'")
+        connection.execute(f"LOAD {name}")
+    if s3 := asked["s3"]:
+        connection.execute(
+            f"CREATE SECRET (TYPE s3, KEY_ID '{s3['key']}', SECRET '{s3['secret']}', "
+            f"REGION '{s3['region']}', ENDPOINT '{s3['endpoint'].partition('://')[2]}', "
+            "URL_STYLE 'path', USE_SSL false)"
+        )
+    return connection
+
+
+def path_of(uri: str) -> str:
+    return uri.removeprefix("file://")
+
+
+def pyiceberg_properties(asked: Asked) -> dict[str, str]:
+    s3 = asked["s3"]
+    if not s3:
+        return {}
+    return {
+        "s3.endpoint": s3["endpoint"],
+        "s3.access-key-id": s3["key"],
+        "s3.secret-access-key": s3["secret"],
+        "s3.region": s3["region"],
+    }
+
+
+def by_duckdb(asked: Asked) -> Any:
+    connection = duckdb_with(asked, "iceberg")
+    version = f", snapshot_from_id={asked['snapshot']}" if asked["snapshot"] else ""
+    return connection.execute(
+        f"SELECT {FOUND} FROM iceberg_scan('{asked['metadata']}'{version})"
+    ).fetchone()
+
+
+def by_duckdb_delta(asked: Asked) -> Any:
+    connection = duckdb_with(asked, "delta")
+    return connection.execute(f"SELECT {FOUND} FROM delta_scan('{asked['location']}')").fetchone()
+
+
+def by_duckdb_catalog(asked: Asked) -> Any:
+    connection = duckdb_with(asked, "iceberg")
+    secret = asked.get("oauth") or f"TOKEN '{asked['token']}'"
+    connection.execute(f"CREATE SECRET seb (TYPE iceberg, {secret})")
+    connection.execute(
+        f"ATTACH '' AS seb (TYPE iceberg, SECRET seb, ENDPOINT '{asked['catalog']}')"
+    )
+    return connection.execute(f'SELECT {FOUND} FROM seb.topics."{asked["table"]}"').fetchone()
+
+
+def by_pyiceberg(asked: Asked) -> Any:
+    from pyiceberg.table import StaticTable
+
+    table = StaticTable.from_metadata(asked["metadata"], pyiceberg_properties(asked))
+    return of_arrow(table.scan(snapshot_id=asked["snapshot"]).to_arrow())
+
+
+def by_pyiceberg_catalog(asked: Asked) -> Any:
+    from pyiceberg.catalog.rest import RestCatalog
+
+    properties = {"uri": asked["catalog"], **pyiceberg_properties(asked)}
+    if asked.get("oauth"):
+        properties |= {
+            "credential": asked["token"],
+            "oauth2-server-uri": f"{asked['catalog']}/v1/oauth/tokens",
+        }
+    else:
+        properties["token"] = asked["token"]
+    table = RestCatalog("seb", **properties).load_table(f"topics.{asked['table']}")
+    return of_arrow(table.scan(snapshot_id=asked["snapshot"]).to_arrow())
+
+
+def storage_options(asked: Asked) -> dict[str, str]:
+    s3 = asked["s3"]
+    if not s3:
+        return {}
+    return {
+        "aws_endpoint_url": s3["endpoint"],
+        "aws_access_key_id": s3["key"],
+        "aws_secret_access_key": s3["secret"],
+        "aws_region": s3["region"],
+        "aws_allow_http": "true",
+    }
+
+
+def by_polars(asked: Asked) -> Any:
+    import polars as pl
+
+    options = pyiceberg_properties(asked) or None
+    frame = pl.scan_iceberg(
+        asked["metadata"], snapshot_id=asked["snapshot"], storage_options=options
+    )
+    return of_polars(frame.select("offset").collect()["offset"])
+
+
+def of_polars(offsets: Any) -> list[Any]:
+    return [len(offsets), offsets.n_unique(), offsets.min(), offsets.max()]
+
+
+def by_polars_delta(asked: Asked) -> Any:
+    import polars as pl
+
+    frame = pl.scan_delta(path_of(asked["location"]), storage_options=storage_options(asked))
+    return of_polars(frame.select("offset").collect()["offset"])
+
+
+def by_delta_rs(asked: Asked) -> Any:
+    from deltalake import DeltaTable
+
+    version = None if asked["snapshot"] is None else asked["snapshot"] - 1
+    table = DeltaTable(
+        path_of(asked["location"]), version=version, storage_options=storage_options(asked)
+    )
+    return of_arrow(table.to_pyarrow_table(columns=["offset"]))
+
+
+def by_daft(asked: Asked) -> Any:
+    import daft
+    from daft.io import IOConfig, S3Config
+    from pyiceberg.table import StaticTable
+
+    config = None
+    if s3 := asked["s3"]:
+        config = IOConfig(
+            s3=S3Config(
+                endpoint_url=s3["endpoint"],
+                key_id=s3["key"],
+                access_key=s3["secret"],
+                region_name=s3["region"],
+            )
+        )
+    table = StaticTable.from_metadata(asked["metadata"], pyiceberg_properties(asked))
+    frame = daft.read_iceberg(table, snapshot_id=asked["snapshot"], io_config=config)
+    return of_arrow(frame.select("offset").to_arrow())
+
+
+def by_chdb(asked: Asked) -> Any:
+    import chdb
+
+    if s3 := asked["s3"]:
+        bucket_and_path = asked["location"].removeprefix("s3://")
+        source = (
+            f"icebergS3('{s3['endpoint']}/{bucket_and_path}/', '{s3['key']}', '{s3['secret']}')"
+        )
+    else:
+        folder, _, name = path_of(asked["location"]).rpartition("/")
+        os.chdir(folder)  # it reads no files elsewhere
+        source = f"icebergLocal('{name}')"
+    found = chdb.query(f"SELECT {FOUND} FROM {source}", "JSONCompact")
+    rows, *others = (int(value) for value in json.loads(str(found))["data"][0])
+    return [rows, *others] if rows else [0, 0, None, None]  # it takes 0 for the smallest of none
+
+
+ICEBERG = {
+    "duckdb": by_duckdb,
+    "pyiceberg": by_pyiceberg,
+    "polars": by_polars,
+    "daft": by_daft,
+    "chdb": by_chdb,
+}
+DELTA = {"duckdb-delta": by_duckdb_delta, "polars-delta": by_polars_delta, "delta-rs": by_delta_rs}
+CATALOG = {"duckdb-catalog": by_duckdb_catalog, "pyiceberg-catalog": by_pyiceberg_catalog}
+# These read an older snapshot, too.
+OLDER = {"duckdb", "pyiceberg", "polars", "daft", "delta-rs", "pyiceberg-catalog"}
+
+
+def main() -> None:
+    asked: Asked = {
+        "snapshot": None, "delta": False, "catalog": None, "s3": None, "metadata": None,
+        **json.loads(sys.argv[1]),
+    }  # fmt: skip
+    readers: dict[str, Callable[[Asked], Any]] = {}
+    if asked["metadata"]:
+        readers |= ICEBERG
+    if asked["delta"]:
+        readers |= DELTA
+    if asked["catalog"]:
+        readers |= CATALOG
+    if asked["snapshot"] is not None:
+        readers = {name: read for name, read in readers.items() if name in OLDER}
+    found = {}
+    for name, read in readers.items():
+        try:
+            found[name] = list(read(asked))
+        except Exception as error:
+            found[name] = f"{type(error).__name__}: {str(error)[:300]}"
+    sys.stdout.flush()
+    print(json.dumps(found))
+    sys.stdout.flush()
+    os._exit(0)  # threads of some of them do not end
+
+
+main()
