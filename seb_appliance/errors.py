@@ -191,6 +191,20 @@ class KeyIndexOffError(RefusedError):
     code, status, title = "key_index_off", 409, "The topic's record keys are not indexed"
 
 
+class SqlStatementError(RefusedError):
+    """`detail`: as DuckDB says it."""
+
+    code, status, title = "sql_statement", 400, "The SQL statement cannot be run"
+
+
+class SqlTimeoutError(RefusedError):
+    code, status, title = "sql_timeout", 408, "The SQL statement took too long"
+
+
+class SqlUnavailableError(RefusedError):
+    code, status, title = "sql_unavailable", 501, "This appliance cannot run SQL"
+
+
 class StandbyError(RefusedError):
     """`epoch` and `writer` identify the writing appliance (the bucket has no address of it)."""
 

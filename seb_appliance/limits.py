@@ -307,6 +307,18 @@ TABLE_MERGED_AFTER_S: Final = 3_600  # fewer are merged once they are that old
 TABLE_EVERY_S: Final = 1.0  # interval of the check for due commits
 TABLE_LOOK_EVERY_S: Final = 3_600.0  # at the metadata in the bucket, of a table without commits
 
+# SQL on lake tables
+SQL_STATEMENT_BYTES_MAX: Final = 64 * KIB
+SQL_QUERIES_MAX: Final = 8  # that run or wait
+SQL_AT_ONCE: Final = 2
+SQL_S_DEFAULT: Final = 10.0
+SQL_S_MAX: Final = 60.0
+SQL_ROWS_DEFAULT: Final = 1_000
+SQL_ROWS_MAX: Final = 10_000
+SQL_ANSWER_BYTES: Final = 4 * MIB  # of rows, as JSON
+SQL_MEMORY_BYTES: Final = 256 * MIB  # of DuckDB in one process
+SQL_MESSAGE_CHARACTERS: Final = 2_000  # of what DuckDB says of a statement
+
 # Snapshots
 SNAPSHOTS_KEPT: Final = 3
 SNAPSHOT_INTERVAL_S_MIN: Final = 60

@@ -27,6 +27,7 @@ from seb_appliance.broker.gauges import Gauges
 from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import ConsumerGroups
 from seb_appliance.broker.lake.commits import TableCommits
+from seb_appliance.broker.lake.queries import TableQueries
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import (
     Journal,
@@ -212,6 +213,7 @@ class Broker:
             self._random_bytes,
         )
         self.tidying.held_from = self.table_commits.hold
+        self.sql = TableQueries(self.tables, self.table_commits, self.shares, self._clock)
 
     def _make_readiness(self) -> None:
         self._readiness = ReadinessCheck(

@@ -250,6 +250,9 @@ class TablesStatus(msgspec.Struct):
     bytes_written: Annotated[
         int, Metric("seb_table_written_bytes_total", "Bytes of data files written.")
     ]
+    sql_queries: Annotated[int, Metric("seb_sql_queries_total", "SQL statements that were run.")]
+    sql_failures: Annotated[int, Metric("seb_sql_failures_total", "Of those, without an answer.")]
+    sql_seconds: Annotated[float, Metric("seb_sql_seconds_total", "Time that they took.")]
     memory_bytes: Annotated[
         int, Metric("seb_table_memory_bytes", "Most memory of the writing process.")
     ]

@@ -56,6 +56,7 @@ NEEDED = {
     "tables repair": ["TABLE", "--yes"],
     "tables drop": ["OLD", "--yes"],
     "tables attach": ["TABLE"],
+    "sql": ["SELECT 1"],
     "audit": [],
     "snapshot": [],
     "profiles list": [],
@@ -105,7 +106,7 @@ def test_what_a_command_answers_is_json(seb, name, monkeypatch):
     seb.good("profiles", "add", "there", "--url", "http://a", "--key-command", "x")
     seb("topics", "create", "TOPIC", "--key-index", "history")  # is there, perhaps, and was changed
     seb("topics", "create", "parent")
-    if name.startswith("tables"):
+    if name == "sql" or name.startswith("tables"):
         with_table(seb, "TABLE")
     if name == "tables drop":
         with_table(seb, "OLD")

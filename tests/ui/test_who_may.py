@@ -67,6 +67,7 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/inlets/{inlet:str}/delete"): "change",
     ("GET", "/ui/tables"): "page",
     ("GET", "/ui/tables/{table:str}"): "page",
+    ("POST", "/ui/tables/{table:str}/sql"): "page",
     ("POST", "/ui/tables/{table:str}/pause"): "change",
     ("POST", "/ui/tables/{table:str}/resume"): "change",
     ("POST", "/ui/tables/{table:str}/repair"): "change",

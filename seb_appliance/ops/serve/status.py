@@ -221,6 +221,7 @@ def _tables(appliance: Appliance) -> TablesStatus:
     keeper, commits = appliance.tables, appliance.broker.table_commits
     tables = appliance.broker.tables.all()
     published = appliance.broker.tables.published
+    sql = appliance.broker.sql
     return TablesStatus(
         doing=keeper.doing,
         failure=keeper.failure,
@@ -232,6 +233,9 @@ def _tables(appliance: Appliance) -> TablesStatus:
         unpublished=sum(published(t.head.table_id) is None for t in tables),
         foreign=len(commits.foreign),
         memory_bytes=keeper.writer.rss_bytes,
+        sql_queries=sum(sql.outcomes.values()),
+        sql_failures=sum(sql.outcomes.values()) - sql.outcomes["ok"],
+        sql_seconds=sql.seconds,
         **asdict(keeper.counters),
     )
 
