@@ -202,7 +202,7 @@ class SqlTimeoutError(RefusedError):
 
 
 class SqlUnavailableError(RefusedError):
-    code, status, title = "sql_unavailable", 501, "This appliance cannot run SQL"
+    code, status, title = "sql_unavailable", 409, "This appliance cannot run SQL"
 
 
 class StandbyError(RefusedError):

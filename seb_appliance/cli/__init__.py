@@ -49,7 +49,7 @@ _COMMANDS: Final = {
         "tables",
         "Tables of topics: list (the default), show, suggest, pause, resume, repair, drop, attach.",
     ),
-    "sql": ("sql", "Run STATEMENT, which reads tables."),
+    "sql": ("tables", "Run STATEMENT, which reads tables."),
     "apply": ("apply", "Make topics, groups, inlets and API keys match FILE (- is stdin)."),
     "audit": ("status", "Show who did what to topics, groups and API keys, newest first."),
     "profiles": (

@@ -109,7 +109,7 @@ ASKS: Final[dict[str, Ask]] = {
     "resumeTable": Ask(need="manage", status=404),
     "repairTable": Ask(need="manage", status=404),
     "dropTable": Ask(need="manage", status=404),
-    "querySql": Ask(need="any key", status=501, json={"sql": "SELECT 1"}),
+    "querySql": Ask(need="any key", status=409, json={"sql": "SELECT 1"}),
     # compactions elsewhere: refused here for want of one, or of signed URLs
     "beginCompaction": Ask(need="manage", status=409),
     "getCompaction": Ask(need="manage", status=404),

@@ -44,7 +44,6 @@ class SqlJob(msgspec.Struct):
     tables: tuple[SqlTable, ...]
     rows_max: int
     bytes_max: int
-    memory_bytes: int
 
 
 class SqlRows(msgspec.Struct, tag=True):
@@ -121,7 +120,6 @@ class TableQueries:
                         tuple(_described(names, table) for names, table in found),
                         rows_max,
                         limits.SQL_ANSWER_BYTES,
-                        limits.SQL_MEMORY_BYTES,
                     )
                     ends = {names[0]: table.head.next_offset for names, table in found}
                     result = await self.runner.run(job)
