@@ -66,19 +66,12 @@ LEASE_TTL_MS_MIN: Final = 1_000
 LEASE_TTL_MS_MAX: Final = 3_600_000
 
 # Work queues
-QUEUES_MAX: Final = 1_000
 QUEUE_PATTERNS_MAX: Final = 100  # topics and patterns of one queue
-QUEUE_TOPICS_MAX: Final = 1_000  # that these match
 QUEUE_LEASE_MS_MIN: Final = 1_000
 QUEUE_LEASE_MS_MAX: Final = 12 * 3_600_000
 QUEUE_DELAY_MS_MAX: Final = 24 * 3_600_000  # until a failed record is handed out again
 QUEUE_DELIVERIES_MAX: Final = 1_000  # of one record
 QUEUE_IN_FLIGHT_MAX: Final = 100_000  # of one queue
-DELIVERIES_MAX: Final = 1_000_000  # out, waiting or put aside, of all queues; about 400 bytes each
-QUEUE_ASIDE_MAX: Final = 100_000  # of one queue: waiting for a retry, or for their record key
-DELIVERIES_PER_REQUEST_MAX: Final = 1_000
-QUEUE_REASON_CHARACTERS_MAX: Final = 1_000  # why a record was rejected
-QUEUE_BURY_RETRY_S: Final = 30.0  # after a dead letter could not be stored
 
 # The window and what waits
 WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes immediately

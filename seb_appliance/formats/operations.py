@@ -23,7 +23,7 @@ from seb_appliance.formats.lake.tables import (
     TableRange,
 )
 from seb_appliance.formats.numbers import FarTime, Whole
-from seb_appliance.formats.queues import (
+from seb_appliance.formats.queues.queues import (
     FailedDelivery,
     OffsetRange,
     QueueSettings,

@@ -15,7 +15,7 @@ import msgspec
 
 from seb_appliance.broker.queues.due import DueTimes
 from seb_appliance.broker.queues.progress import Progress
-from seb_appliance.formats.queues import FailedDelivery, QueueSettings
+from seb_appliance.formats.queues.queues import FailedDelivery, QueueSettings
 
 Outcome = Literal["acked", "rejected", "lost"]
 # How a lease stands: it is the live one; its record is settled; or it has ended.

@@ -26,6 +26,11 @@ class Intervals:
         """How many ranges there are."""
         return len(self._begins)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Intervals) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]  # it changes
+
     def __contains__(self, number: int) -> bool:
         after = bisect_right(self._begins, number)
         return after > 0 and number < self._ends[after - 1]

@@ -15,7 +15,7 @@ from seb_appliance.formats.operations import (
     QueueProgressed,
     QueueSet,
 )
-from seb_appliance.formats.queues import FailedDelivery, QueueSettings
+from seb_appliance.formats.queues.queues import FailedDelivery, QueueSettings
 
 
 @dataclass(slots=True)

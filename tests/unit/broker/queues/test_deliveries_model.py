@@ -17,7 +17,7 @@ from hypothesis.stateful import (
 from seb_appliance.broker.queues.deliveries import Deliveries, Place
 from seb_appliance.broker.queues.progress import Queues
 from seb_appliance.formats.operations import QueueProgressed, QueueSet
-from seb_appliance.formats.queues import OffsetRange, Ordering, QueueSettings
+from seb_appliance.formats.queues.queues import OffsetRange, Ordering, QueueSettings
 
 TOPICS = (1, 2)
 LEASE_S = 30
