@@ -49,6 +49,7 @@ from seb_appliance.api.routes.manage import (
 )
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.routes.manage.status import CostOut
+from seb_appliance.api.routes.queues import queues, work
 from seb_appliance.api.routes.records import (
     consume,
     live_many,
@@ -84,6 +85,8 @@ _ROUTES: Final[tuple[Route, ...]] = (
     *groups.ROUTES,
     *offsets.ROUTES,
     *group_records.ROUTES,
+    *queues.ROUTES,
+    *work.ROUTES,
     *api_keys.ROUTES,
     *audit.ROUTES,
     *topics.ROUTES,
