@@ -341,7 +341,8 @@ class LoadedState:
     objects: list[ObjectRow] = field(default_factory=list)
     stored: list[tuple[int, StoredSection]] = field(default_factory=list)
     garbage: list[GarbageRow] = field(default_factory=list)
-    runs: list[tuple[int, int, int]] = field(default_factory=list)  # topic id, base, last; in order
+    # Compacted runs: topic id, base, last, journal entry; in order.
+    runs: list[tuple[int, int, int, int]] = field(default_factory=list)
     group_owners: dict[str, str] = field(default_factory=dict)  # who made which group, if known
     group_offsets: list[GroupOffsetRow] = field(default_factory=list)
     leases: list[LeaseRow] = field(default_factory=list)

@@ -106,11 +106,13 @@ CREATE TABLE stored_sections (
     CONSTRAINT pk_stored_sections PRIMARY KEY (topic_id, base_offset)
 ) WITHOUT ROWID, STRICT;
 
--- Ranges of offsets that were compacted: no record key occurs twice in one of them.
+-- Ranges of offsets that were compacted, by which journal entry (0: not known any more): no
+-- record key occurs twice in one of them.
 CREATE TABLE compacted_runs (
     topic_id INTEGER NOT NULL,
     base_offset INTEGER NOT NULL,
     last_offset INTEGER NOT NULL,
+    seq INTEGER NOT NULL,
     CONSTRAINT pk_compacted_runs PRIMARY KEY (topic_id, base_offset)
 ) WITHOUT ROWID, STRICT;
 

@@ -179,7 +179,7 @@ def _apply(tables: Tables, operation: Operation, entry: Entry) -> None:
             tables.delete_where("stored_sections", _IN_RANGES, ranges=one_of(ranges))
             _add_objects(tables, operation.objects, entry.header.seq)
         case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
-            _set_runs(tables, topic_id, (base, last))
+            _set_runs(tables, topic_id, Run(base, last, entry.header.seq))
         case ObjectsCondemned(keys=keys):
             tables.delete_in("stored_objects", '"key"', keys)
             tables.insert("garbage", ((key, entry.header.created_us) for key in keys))
@@ -240,12 +240,13 @@ def _set_runs(tables: Tables, topic_id: int, added: Run | None = None) -> None:
         "SELECT log_start_offset FROM topics WHERE topic_id = :topic_id AND NOT deleted",
         **of_topic,
     )
-    before = tables.rows(
-        "SELECT base_offset, last_offset FROM compacted_runs WHERE topic_id = :topic_id"
+    rows = tables.rows(
+        "SELECT base_offset, last_offset, seq FROM compacted_runs WHERE topic_id = :topic_id"
         " ORDER BY base_offset",
         **of_topic,
     )
-    after = before if added is None else with_run(before, *added)
+    before = [Run(*row) for row in rows]
+    after = before if added is None else with_run(before, added)
     after = [] if start is None else list(without_below(after, start))
     if after != before:
         tables.delete("compacted_runs", **of_topic)

@@ -63,11 +63,11 @@ def _arguments() -> argparse.Namespace:
 
 
 class _Telling:
-    """Says on the terminal how far a run is, and writes down each result. `failed`: how many parts
-    did."""
+    """Says on the terminal how far a run is, and writes down each result. `findings` of
+    those that failed."""
 
     def __init__(self, scale: Scale, results: Path) -> None:
-        self.failed = 0
+        self.findings: list[str] = []
         self._scale = scale
         self._results = results
 
@@ -77,10 +77,8 @@ class _Telling:
 
     def ended(self, found: Result) -> None:
         write_result(self._results, found)
-        self.failed += found.verdict == "failed"
         print(f"  {found.name} {found.verdict}: {found.got} ({found.seconds:.0f} s)")
-        for finding in found.details.get("findings", ()):
-            print(f"  ! {found.name} {finding}", file=sys.stderr)
+        self.findings += [f"! {found.name} {text}" for text in found.details.get("findings", ())]
         for unit, why in found.details.get("skipped", {}).items():
             print(f"  skipped {unit}: {why}")
         sys.stdout.flush()
@@ -95,8 +93,10 @@ def _run(
     telling = _Telling(scale, results)
     asyncio.run(run_parts(parts, scale, seed, FOLDER, telling, until_s))
     print(f"the page: {write_report(results, FOLDER / 'report.html')}")
-    print(f"{len(parts)} parts in {time.monotonic() - began_s:.0f} s, {telling.failed} failed")
-    return 1 if telling.failed else 0
+    print(f"{len(parts)} parts in {time.monotonic() - began_s:.0f} s")
+    # Last, so that the end of a long output tells what failed.
+    print("\n".join(telling.findings) or "none failed", flush=True)
+    return 1 if telling.findings else 0
 
 
 def _replay(seed: str, *, show: bool) -> int:

@@ -129,7 +129,9 @@ class Fold:
             case SegmentsReplaced():
                 self._switch(operation, header.seq)
             case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
-                self.runs[topic_id] = with_run(self.runs.get(topic_id, []), base, last)
+                self.runs[topic_id] = with_run(
+                    self.runs.get(topic_id, []), Run(base, last, header.seq)
+                )
                 self._forget_unread()
             case ObjectsCondemned(keys=keys):
                 for key in keys:

@@ -21,9 +21,11 @@ SET = TableSet(
 )
 
 
-def data_file(first: int, last: int, length: int = 1_000, created_us: int = 0) -> TableFile:
+def data_file(
+    first: int, last: int, length: int = 1_000, created_us: int = 0, as_of: int = 0
+) -> TableFile:
     name = f"data/{first}-{last}.parquet"
-    return TableFile(name, length, last - first + 1, 0, first, last, 0, 0, 0, (), created_us)
+    return TableFile(name, length, last - first + 1, 0, first, last, 0, 0, 0, (), created_us, as_of)
 
 
 class Story:

@@ -53,7 +53,7 @@ def told_state(state: LoadedState) -> dict[str, Any]:
         "users": msgspec.to_builtins(state.users),
         "requests": msgspec.to_builtins(state.requests),
         "producers": msgspec.to_builtins(state.producers),
-        "runs": state.runs,
+        "runs": [(topic_id, base, last) for topic_id, base, last, *_ in state.runs],
         "streams": msgspec.to_builtins(state.streams),
     }
 

@@ -142,7 +142,7 @@ class Admission:
             self._shares.take_anyway(topic.owner, 1)
             known.runs = list(topic.runs)
             if topic.deleted:  # its runs are not kept, and its cleanup may have been another before
-                known.runs = [(topic.held_offset, limits.OFFSET_MAX)]
+                known.runs = [Run(topic.held_offset, limits.OFFSET_MAX, 0)]
             if topic.parent is not None:
                 parent = by_id[topic.parent.topic_id]
                 known.fork = _fork_of(parent, topic.parent.name, topic.fork_offset)
@@ -418,7 +418,8 @@ class Admission:
         """The topic may be deleted, or created again under its name."""
         topic = self._topics.get(name)
         if topic is not None and topic.topic_id == event.topic_id:
-            topic.runs = with_run(topic.runs, event.base_offset, event.last_offset)
+            added = Run(event.base_offset, event.last_offset, 0)  # its entry is not sealed yet
+            topic.runs = with_run(topic.runs, added)
             topic.compacted_in = window
         window.add_event(event)
 

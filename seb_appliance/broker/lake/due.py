@@ -9,8 +9,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.topics.topic import Topic
-from seb_appliance.formats.lake.tables import MANIFEST_FILES_MAX, ManifestName, TableFile
-from seb_appliance.formats.operations import OBJECTS_PER_SWITCH_MAX
+from seb_appliance.formats.lake.tables import MANIFEST_FILES_MAX, ManifestName
 
 _DAY_US: Final = 86_400_000_000
 _HOUR_US: Final = limits.TABLE_MERGED_AFTER_S * 1_000_000
@@ -65,29 +64,19 @@ def expired(files: Sequence[LakeFile], retention_ms: int | None, age_us: AgeUs) 
 def stale(
     files: Sequence[LakeFile], topic: Topic, schema: int, *, rebuild: bool
 ) -> LakeFile | None:
-    """A file to write anew from the log: the topic was compacted since, or (with `rebuild`) its
+    """A file to write anew from the log: its range was compacted since, or (with `rebuild`) its
     columns are not those of now. What the log does not have any more stays as it is."""
     begin = max(topic.log_start_offset, topic.fork_offset)
     for one in files:
         file = one.file
         if rebuild and file.schema != schema and file.first_offset >= topic.log_start_offset:
             return one
-        if topic.settings.compacts and file.first_offset >= begin and _is_compacted(file, topic):
+        if file.first_offset >= begin and any(
+            run.seq > file.as_of and run.base <= file.last_offset and run.last >= file.first_offset
+            for run in topic.runs
+        ):
             return one
     return None
-
-
-def _is_compacted(file: TableFile, topic: Topic) -> bool:
-    """Whether a compaction has changed the file's range since the log was read."""
-    stored = topic.stored
-    for base, last in topic.runs:
-        low, high = max(base, file.first_offset), min(last, file.last_offset)
-        if low > high:
-            continue
-        rows = range(max(stored.row_of(low), 0), stored.row_of(high) + 1)
-        if any(-stored.seqs[row] // OBJECTS_PER_SWITCH_MAX > file.as_of for row in rows):
-            return True
-    return False
 
 
 def keeps_removed_for_long(table: LakeTable, age_us: AgeUs) -> bool:

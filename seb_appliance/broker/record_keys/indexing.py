@@ -439,7 +439,7 @@ class KeyIndexing:
         merged, offset = self._compared.get(topic.topic_id, (-1, known.indexed_offset))
         if merged == topic.merged_to_start:
             return False
-        return any(base <= topic.log_start_offset and last >= offset for base, last in topic.runs)
+        return any(run.base <= topic.log_start_offset and run.last >= offset for run in topic.runs)
 
     async def _read(self, topic: Topic, offset: int) -> IndexRange | None:
         """Some records that the index lacks; None when it lacks none."""

@@ -20,6 +20,7 @@ from seb_appliance.broker.queues.progress import Queues
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import (
     IndexRows,
+    Run,
     Topic,
     held_offset,
     holes,
@@ -190,7 +191,7 @@ class Catalog:
                     self._switching.append(self._switch(operation, header.seq))
                 case ops.TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
                     if (topic := self.find_id(topic_id)) is not None:
-                        runs = with_run(topic.runs, base, last)
+                        runs = with_run(topic.runs, Run(base, last, header.seq))
                         topic.runs = without_below(runs, topic.log_start_offset)
                         topic.merged_to_start += base <= topic.log_start_offset
                 case ops.ObjectsCondemned(keys=keys):
@@ -377,8 +378,8 @@ class Catalog:
         for object_id, section in loaded.stored:
             rows[section.topic_id].append((object_id, section))
             self.stored.use(object_id, section.length)
-        for topic_id, base, last in loaded.runs:
-            self._by_id[topic_id].runs.append((base, last))
+        for topic_id, *run in loaded.runs:
+            self._by_id[topic_id].runs.append(Run(*run))
         for topic_id, sections in rows.items():
             self._by_id[topic_id].stored.replace(0, limits.OFFSET_MAX, sections)
         for topic in self._by_id.values():

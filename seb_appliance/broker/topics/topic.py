@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from operator import add
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.errors import TopicHeldError, TopicNotFoundError, TopicReplacedError
@@ -203,24 +203,29 @@ class StoredRows(IndexRows):
         return gone
 
 
-Run: TypeAlias = tuple[int, int]
-"""Base and last offset (inclusive) of a compacted range. Runs only decide what to compact next."""
+class Run(NamedTuple):
+    """A compacted range: base and last offset (inclusive), and the journal entry that compacted it.
+    Runs only decide what to compact next, and which files of a table to write anew."""
+
+    base: int
+    last: int
+    seq: int
 
 
-def with_run(runs: Iterable[Run], base_offset: int, last_offset: int) -> list[Run]:
+def with_run(runs: Iterable[Run], added: Run) -> list[Run]:
     """`runs`, ascending and disjoint, with one more, which replaces what it overlaps."""
     below, above = [], []
-    for base, last in runs:
-        if base < base_offset:
-            below.append((base, min(last, base_offset - 1)))
-        if last > last_offset:
-            above.append((max(base, last_offset + 1), last))
-    return [*below, (base_offset, last_offset), *above]
+    for base, last, seq in runs:
+        if base < added.base:
+            below.append(Run(base, min(last, added.base - 1), seq))
+        if last > added.last:
+            above.append(Run(max(base, added.last + 1), last, seq))
+    return [*below, added, *above]
 
 
 def without_below(runs: Iterable[Run], offset: int) -> list[Run]:
     """`runs` without those entirely below `offset`."""
-    return [run for run in runs if run[1] >= offset]
+    return [run for run in runs if run.last >= offset]
 
 
 @dataclass(slots=True, eq=False)

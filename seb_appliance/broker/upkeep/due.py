@@ -233,8 +233,8 @@ def compaction_of(
     # left. A tombstone beyond it must outlive by one compaction the record that it deletes, or a
     # reader of that record may miss the tombstone.
     runs, below = topic.runs, 0
-    if runs and runs[0][0] <= topic.log_start_offset:
-        below = runs[0][1] + 1
+    if runs and runs[0].base <= topic.log_start_offset:
+        below = runs[0].last + 1
     return Compaction(
         topic.topic_id,
         topic.name,
@@ -252,8 +252,8 @@ def rows_for_all(topic: Topic, settings: TopicSettings, clock: LogClock) -> tupl
     end = _old_enough(topic, 0, settings, clock)
     first = 0
     if topic.runs and end:
-        whole = stored.end_of(end - 1) - 1 <= topic.runs[0][1]
-        first = end if whole else bisect_right(stored.bases, topic.runs[0][1])
+        whole = stored.end_of(end - 1) - 1 <= topic.runs[0].last
+        first = end if whole else bisect_right(stored.bases, topic.runs[0].last)
     return end, _bytes(stored, min(first, end), end)
 
 
@@ -279,8 +279,8 @@ def due_rows(
     if end <= clean:
         return None
     begin, size_bytes = clean, _bytes(stored, clean, end)
-    for base, _ in reversed(topic.runs):
-        first = 0 if base == topic.runs[0][0] else bisect_left(stored.bases, base)
+    for run in reversed(topic.runs):
+        first = 0 if run is topic.runs[0] else bisect_left(stored.bases, run.base)
         first = max(pinned, min(first, begin))
         run_bytes = _bytes(stored, first, begin)
         too_clean = size_bytes < settings.dirty_ratio * (size_bytes + run_bytes)
@@ -327,7 +327,7 @@ def _clean_rows(topic: Topic) -> int:
     with newer records."""
     if not topic.runs:
         return 0
-    stored, last = topic.stored, topic.runs[-1][1]
+    stored, last = topic.stored, topic.runs[-1].last
     clean = bisect_right(stored.bases, last)
     return clean - 1 if clean and stored.end_of(clean - 1) - 1 > last else clean
 

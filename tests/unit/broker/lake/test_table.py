@@ -5,9 +5,14 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.lake.due import by_offset, expired, to_merge
+from seb_appliance.broker.lake.due import by_offset, expired, stale, to_merge
 from seb_appliance.broker.lake.names import names_in_use
+from seb_appliance.broker.topics.topic import Run, Topic
+from seb_appliance.formats.operations import StoredSection, object_id_of
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.lake import SECOND_US, Story, data_file
+
+MERGED = StoredSection(1, 0, 19, 20, 0, 99, 1, 5, 5)
 
 
 def names(story: Story) -> list[str]:
@@ -117,3 +122,20 @@ def test_retention_removes_whole_files_from_the_oldest_on():
     found = expired(by_offset(story.table), 3_000, lambda us: 6 * SECOND_US - us)
     assert [one.file.first_offset for one in found] == [0, 1, 2]
     assert expired(by_offset(story.table), None, lambda us: us) == []
+
+
+def test_only_a_compaction_of_a_files_range_makes_it_stale():
+    story = Story()
+    story.commit(data_file(0, 9, as_of=5), data_file(10, 19, as_of=5))
+    topic = Topic(1, "t", 0, TopicSettings(), log_end_offset=20)
+
+    def named() -> str | None:
+        one = stale(by_offset(story.table), topic, story.table.head.schema, rebuild=False)
+        return one and one.file.name
+
+    topic.stored.replace(0, 19, [(object_id_of(9, 0), MERGED)])  # merged, not compacted
+    assert named() is None
+    topic.runs = [Run(0, 9, 4)]
+    assert named() is None
+    topic.runs = [Run(0, 9, 4), Run(19, 25, 6)]
+    assert named() == "data/10-19.parquet"
