@@ -35,6 +35,12 @@ class Intervals:
         after = bisect_right(self._begins, number)
         return after > 0 and number < self._ends[after - 1]
 
+    def copy(self) -> Intervals:
+        copied = Intervals()
+        copied._begins, copied._ends = self._begins[:], self._ends[:]
+        copied.count = self.count
+        return copied
+
     def add(self, begin: int, end: int) -> int:
         """Add begin ≤ n < end; how many of them are new."""
         if begin >= end:

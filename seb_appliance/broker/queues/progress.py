@@ -51,7 +51,7 @@ class Progress:
 
     def copy(self) -> Progress:
         return Progress(
-            Intervals(self.settled), dict(self.failed), self.acked, self.rejected, self.lost
+            self.settled.copy(), dict(self.failed), self.acked, self.rejected, self.lost
         )
 
 

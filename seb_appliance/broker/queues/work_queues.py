@@ -153,8 +153,8 @@ class WorkQueues:
         Raises BadNameError, BadParameterError, BadRequestError, ShareExceededError."""
         check_topic_name(name, "queue")
         patterns = _checked(settings)
-        known = self._admission.find(name)
-        before = Patterns(known.settings.topics if known is not None else ())
+        former = self._admission.find(name)
+        before = Patterns(former.settings.topics if former is not None else ())
         matched, joined = 0, list[str]()
         async for topic in in_slices(self._catalog.topic_names()):
             if patterns.cover(topic):
@@ -171,9 +171,10 @@ class WorkQueues:
         def admit(window: Window) -> Action:
             nonlocal made
             live, queue = self._live.get(name), self._catalog.queues.get(name)
+            known = set(queue.progress if queue is not None else ())
             left = [
                 topic_id
-                for topic_id in (queue.progress if queue is not None else ())
+                for topic_id in known.union(live.topics if live is not None else ())
                 if (topic := self._catalog.find_id(topic_id)) and not patterns.cover(topic.name)
             ]
             made = self._admission.admit_set(window, name, settings, by.owner, joined, left)
@@ -367,7 +368,10 @@ class WorkQueues:
                 if topic.topic_id > newest_id and patterns.cover(topic.name):
                     topics[topic.topic_id] = topic
             living = [topic for topic in topics.values() if not topic.deleted]
-            self._add(LiveQueue(queue, living, self._tools))
+            live = LiveQueue(queue, living, self._tools)
+            if self._writes.sequencer.refusal is not None:
+                return live  # another appliance writes: what is applied moves on without it
+            self._add(live)
         return live
 
     def _add(self, live: LiveQueue) -> None:
