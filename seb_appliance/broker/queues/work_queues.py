@@ -148,6 +148,10 @@ class WorkQueues:
         """By name."""
         return list(self._catalog.queues)
 
+    def live(self) -> list[LiveQueue]:
+        """Those that are in use since the start."""
+        return list(self._live.values())
+
     async def put(self, name: str, settings: QueueSettings, by: Actor = THE_APPLIANCE) -> bool:
         """Make or change it; whether it is new. All leases end where `topics` or `ordering` change.
         Raises BadNameError, BadParameterError, BadRequestError, ShareExceededError."""
