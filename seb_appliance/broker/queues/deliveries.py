@@ -196,6 +196,12 @@ class Deliveries:
         self._leases.remove(place, out.ends_s)
         return out
 
+    def undo(self, place: Place) -> None:
+        """The record never reached a worker: it is ready as before, and no delivery counts."""
+        out = self.take_back(place)
+        first_us = out.first_us if out.attempt > 1 else 0
+        self.ready[place] = Aside(out.key, out.attempt - 1, first_us)
+
     def fail(self, place: Place, out: Out, due: tuple[float, int]) -> FailedDelivery:
         """The delivery failed: the record waits until `due` (as `now`), or is doomed."""
         failure = FailedDelivery(place.offset, out.attempt, due[1], out.first_us)

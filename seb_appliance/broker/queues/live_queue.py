@@ -28,6 +28,7 @@ from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import (
     OffsetExpiredError,
     OffsetOutOfRangeError,
+    SebError,
     TopicNotFoundError,
     TopicReplacedError,
 )
@@ -203,7 +204,15 @@ class LiveQueue:
         found: list[Taken] = []
         left_bytes = limits.FETCH_BYTES_DEFAULT
         for _ in range(_READS_PER_TAKE):
-            picked = await self._look_once(room, left_bytes)
+            try:
+                picked = await self._look_once(room, left_bytes)
+            except SebError:
+                if found:
+                    break  # the next taker gets the error
+                raise
+            except BaseException:
+                self.undo(found)
+                raise
             if picked is None or self.closed:
                 break
             for topic, piece in picked:
@@ -292,6 +301,16 @@ class LiveQueue:
         out = [self.deliveries.hand_out(p, lease, now_s + lease_s, now_us) for p in places]
         return Taken(topic, piece, out)
 
+    def undo(self, taken: Iterable[Taken]) -> None:
+        """The taker has left: its records go to others."""
+        for one in taken:
+            lease = one.deliveries[0].lease
+            for offset in one.piece.batch.offsets()[one.piece.begin : one.piece.end]:
+                place = Place(one.topic.topic_id, offset)
+                if self.deliveries.standing(place, lease) == "live":
+                    self.deliveries.undo(place)
+        self.moved()
+
     # --- what nobody waits for ---
 
     def _lose(self, topic_id: int, end: int) -> None:
@@ -377,7 +396,7 @@ class LiveQueue:
         """Deliveries were taken back or extended."""
         self.adjust()
         self._look_at_doomed()
-        if self._waiters:
+        if self._waiters and (self.deliveries.ready or self._fresh):
             self.wake()
 
     def progress(self, topic_id: int) -> Progress:

@@ -185,6 +185,7 @@ class WorkQueues:
             if live is not None:
                 if _reads_alike(live.settings, settings):
                     live.settings = live.deliveries.settings = settings
+                    live.moved()
                 else:
                     self._close(live)
             after = msgspec.to_builtins(settings)
@@ -251,6 +252,11 @@ class WorkQueues:
             found = await live.take(most, left_s, lease_s, owner)
             if found or not live.closed or left_s <= 0:
                 return found
+
+    def undo(self, name: str, taken: list[Taken]) -> None:
+        """They could not be sent to their taker."""
+        if (live := self._live.get(name)) is not None:
+            live.undo(taken)
 
     def token(self, name: str, place: Place, lease: int) -> str:
         """How a worker names the delivery."""

@@ -147,9 +147,12 @@ async def take_records(ctx: RequestContext) -> object:
     taking = ctx.broker.queues.take(queue, asked.max, asked.wait_ms, asked.lease_ms, owner)
     taken = await unless_gone(taking, ctx.request, waits=asked.wait_ms > 0)
     headers = [(b"content-type", b"application/json"), NO_STORE]
-    return await encoded(
-        ctx.broker, ctx.call, headers, _parts(ctx.broker, queue, taken, asked.values)
-    )
+    parts = _parts(ctx.broker, queue, taken, asked.values)
+    try:
+        return await encoded(ctx.broker, ctx.call, headers, parts)
+    except BaseException:  # there is no room for the answer
+        ctx.broker.queues.undo(queue, taken)
+        raise
 
 
 def _ending(

@@ -417,3 +417,26 @@ async def test_a_pattern_of_too_many_topics_is_refused(work: Work, monkeypatch: 
     await work.house.topic("b")
     with pytest.raises(BadRequestError, match="2 topics"):
         await work.put("*")
+
+
+async def test_records_of_a_take_that_could_not_be_answered_go_to_others_uncounted(work: Work):
+    await work.house.appended("t", b"a", b"b")
+    await work.put()
+    lost = await work.taking()
+    waiting = work.taking(wait_ms=60_000)
+    await settle()
+    work.queues.undo("q", lost)
+    assert [(one.value, one.attempt) for one in work.told(await waiting)] == [(b"a", 1), (b"b", 1)]
+    assert await work.ack(*work.told(lost)) == ["lease_ended", "lease_ended"]
+
+
+async def test_an_acknowledgement_wakes_nobody_while_there_is_nothing_to_take(work: Work):
+    await work.house.appended("t", b"a")
+    await work.put()
+    taken = await work.take()
+    waiting = work.taking(wait_ms=60_000)
+    await settle()
+    (woken,) = work.queues._live["q"]._waiters
+    await work.ack(*taken)
+    assert list(work.queues._live["q"]._waiters) == [woken]
+    waiting.cancel()
