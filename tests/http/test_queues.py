@@ -141,3 +141,18 @@ async def test_a_key_that_may_not_read_every_topic_makes_no_queue_of_them(tmp_pa
                 assert answer.status_code == status, pattern
             dead = {"topics": ["a.b"], "dead_letter": "a.dead"}
             assert (await client.put("/v1/queues/q", json=dead)).status_code == 403
+
+
+async def test_a_standby_hands_nothing_out(tmp_path: Path):
+    bucket = f"file://{tmp_path / 'bucket'}"
+    async with running_appliance(tmp_path / "one", bucket=bucket) as seb:
+        await produced(seb, "a")
+        await seb.client.put("/v1/queues/q", json={"topics": ["t"]})
+        (tmp_path / "two").mkdir()
+        (tmp_path / "two" / "admin.key").write_text(seb.admin_key)
+        async with running_appliance(tmp_path / "two", bucket=bucket, standby=True) as standby:
+            answer = await standby.client.post("/v1/queues/q/take", json={})
+            assert answer.json()["code"] == "standby"
+            view = (await standby.client.get("/v1/queues/q")).json()
+            assert view["topics"][0]["waiting"] == 1
+        assert [one["value"] for one in await take(seb)] == ["a"]

@@ -440,3 +440,37 @@ async def test_an_acknowledgement_wakes_nobody_while_there_is_nothing_to_take(wo
     await work.ack(*taken)
     assert list(work.queues._live["q"]._waiters) == [woken]
     waiting.cancel()
+
+
+async def test_an_acknowledgement_is_answered_when_it_is_stored_and_so_is_its_repeat(work: Work):
+    await work.house.appended("t", b"a")
+    await work.put()
+    (taken,) = await work.take()
+    work.house.journal.hold()
+    first = asyncio.ensure_future(work.queues.ack("q", [taken.token], OPERATOR))
+    second = asyncio.ensure_future(work.queues.ack("q", [taken.token], OPERATOR))
+    await work.house.clock.advance(0.1)
+    assert not first.done()
+    assert not second.done()
+    work.house.journal.release()
+    await work.house.clock.advance(0.1)
+    assert (await first, await second) == (["ok"], ["settled"])
+
+
+async def test_a_queue_that_was_changed_waits_for_what_is_on_its_way(work: Work):
+    await work.house.appended("t", b"a", b"b")
+    await work.put()
+    a, _ = await work.take()
+    work.house.journal.hold()
+    acking = asyncio.ensure_future(work.queues.ack("q", [a.token], OPERATOR))
+    settings = QueueSettings(topics=("t",), ordering="key")
+    putting = asyncio.ensure_future(work.queues.put("q", settings))
+    await work.house.clock.advance(0.1)
+    taking = work.taking()
+    await settle()
+    assert not taking.done()  # it would hand out again what is being acknowledged
+    work.house.journal.release()
+    await work.house.clock.advance(1)
+    assert await acking == ["ok"]
+    await putting
+    assert values(work.told(await taking)) == [b"b"]
