@@ -474,3 +474,36 @@ async def test_a_queue_that_was_changed_waits_for_what_is_on_its_way(work: Work)
     assert await acking == ["ok"]
     await putting
     assert values(work.told(await taking)) == [b"b"]
+
+
+async def test_a_lease_that_ended_still_counts_after_a_restart(work: Work):
+    await work.house.appended("t", b"a")
+    await work.put(lease_ms=10_000)
+    await work.take()
+    await work.house.clock.advance(11)
+    work.restart()
+    (again,) = await work.take()
+    assert again.attempt == 2
+
+
+async def test_several_records_that_come_at_once_wake_several_takers(work: Work):
+    await work.house.topic("t")
+    await work.put()
+    waiting = [work.taking(most=1, wait_ms=60_000) for _ in range(3)]
+    await settle()
+    await work.house.appended("t", b"a", b"b", b"c")
+    await settle()
+    assert [values(work.told(await one)) for one in waiting] == [[b"a"], [b"b"], [b"c"]]
+
+
+async def test_a_taker_that_leaves_as_it_is_woken_wakes_the_next(work: Work):
+    await work.house.topic("t")
+    await work.put()
+    first, _ = work.taking(wait_ms=60_000), work.taking(wait_ms=60_000)
+    await settle()
+    live = work.queues._live["q"]
+    _, second = live._waiters
+    live.wake()
+    first.cancel()
+    await settle()
+    assert second.done()
