@@ -2,104 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-
 import msgspec
 import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.queues.deliveries import Place
-from seb_appliance.broker.queues.live_queue import Taken
-from seb_appliance.broker.queues.work_queues import QueueView, Result
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.values import From, NewRecords, ReadRequest
+from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import BadRequestError, QueueNotFoundError
-from seb_appliance.formats.operations import QueueProgressed
 from seb_appliance.formats.queues.queues import OffsetRange, QueueSettings
 from tests.support.fakes import settle
-from tests.unit.broker.conftest import ADMIN, House
-
-
-@dataclass(frozen=True)
-class Delivery:
-    token: str
-    topic: str
-    offset: int
-    attempt: int
-    value: bytes | None
-
-
-class Work:
-    """Queue q at a house."""
-
-    def __init__(self, house: House) -> None:
-        self.house = house
-        self.queues = house.broker.queues
-
-    async def put(self, *topics: str, **members) -> bool:
-        settings = QueueSettings(topics=topics or ("t",), **members)
-        return await self.house.done(self.queues.put("q", settings))
-
-    def taking(self, most: int = 100, wait_ms: int = 0) -> asyncio.Task[list[Taken]]:
-        return asyncio.ensure_future(self.queues.take("q", most, wait_ms, None, OPERATOR))
-
-    async def take(self, most: int = 100) -> list[Delivery]:
-        return self.told(await self.taking(most))
-
-    def told(self, taken: list[Taken]) -> list[Delivery]:
-        found = []
-        for one in taken:
-            piece = one.piece
-            offsets = piece.batch.offsets()[piece.begin : piece.end]
-            values = piece.batch.columns.values.slice(piece.begin, piece.end)
-            for offset, value, out in zip(offsets, values, one.deliveries, strict=True):
-                token = self.queues.token("q", Place(one.topic.topic_id, offset), out.lease)
-                found.append(Delivery(token, one.topic.name, offset, out.attempt, value))
-        return found
-
-    async def ack(self, *deliveries: Delivery) -> list[Result]:
-        tokens = [one.token for one in deliveries]
-        return await self.house.done(self.queues.ack("q", tokens, OPERATOR))
-
-    async def retry(self, *deliveries: Delivery, delay_ms: int | None = None) -> list[Result]:
-        tokens = [one.token for one in deliveries]
-        return await self.house.done(self.queues.retry("q", tokens, delay_ms, OPERATOR))
-
-    async def reject(self, *deliveries: Delivery) -> list[Result]:
-        tokens = [one.token for one in deliveries]
-        return await self.house.done(self.queues.reject("q", tokens, "no use"))
-
-    async def view(self) -> QueueView:
-        return await self.queues.describe("q")
-
-    def restart(self) -> None:
-        """What is in memory only is gone."""
-        self.queues._close(self.queues._live["q"])
-
-    async def keyed(self, *records: tuple[bytes | None, bytes]) -> None:
-        reservation = self.house.broker.pending.reserve(OPERATOR, 1)
-        columns = NewRecords([value for _, value in records], [key for key, _ in records])
-        await self.house.done(
-            self.house.broker.appends.append(ADMIN, "t", columns, reservation, None)
-        )
-
-    def events(self) -> list[QueueProgressed]:
-        return [
-            operation
-            for encoded in self.house.journal.entries
-            for operation in encoded.entry.contents.operations
-            if isinstance(operation, QueueProgressed)
-        ]
-
-
-@pytest.fixture
-def work(house: House) -> Work:
-    return Work(house)
-
-
-def values(deliveries: list[Delivery]) -> list[bytes | None]:
-    return [one.value for one in deliveries]
+from tests.unit.broker.queues.conftest import Work, values
 
 
 async def test_each_record_goes_to_one_worker_and_is_done_when_it_is_acknowledged(work: Work):
@@ -112,43 +25,6 @@ async def test_each_record_goes_to_one_worker_and_is_done_when_it_is_acknowledge
     assert await work.ack(*first, *second) == ["ok", "ok", "ok"]
     view = await work.view()
     assert (view.in_flight, view.topics[0].waiting, view.topics[0].acked) == (0, 0, 3)
-
-
-async def test_a_taker_that_waits_gets_the_next_record_and_leaves_no_timer(work: Work):
-    await work.house.topic("t")
-    await work.put()
-    armed = work.house.clock.armed
-    first, second = work.taking(wait_ms=60_000), work.taking(wait_ms=60_000)
-    await settle()
-    assert (await work.view()).waiting_takers == 2
-    await work.house.appended("t", b"a")
-    await settle()
-    assert values(work.told(await first)) == [b"a"]
-    await work.house.appended("t", b"b")
-    assert values(work.told(await second)) == [b"b"]
-    assert work.house.clock.armed == armed + 1  # the end of the leases
-
-
-async def test_a_taker_that_leaves_hands_its_turn_on(work: Work):
-    await work.house.topic("t")
-    await work.put()
-    first, second = work.taking(wait_ms=60_000), work.taking(wait_ms=60_000)
-    await settle()
-    first.cancel()
-    await work.house.appended("t", b"a")
-    assert values(work.told(await second)) == [b"a"]
-
-
-async def test_an_empty_take_waits_for_its_time_and_stores_nothing(work: Work):
-    await work.house.topic("t")
-    await work.put()
-    stored = work.house.journal.position.seq
-    taking = work.taking(wait_ms=5_000)
-    await work.house.clock.advance(4.9)
-    assert not taking.done()
-    await work.house.clock.advance(0.2)
-    assert await taking == []
-    assert work.house.journal.position.seq == stored
 
 
 async def test_a_lease_that_ends_counts_as_a_delivery_and_a_late_ack_changes_nothing(work: Work):
@@ -254,32 +130,6 @@ async def test_what_was_out_is_handed_out_again_after_a_restart_with_its_failure
     assert await work.ack(a) == ["lease_ended"]
 
 
-async def test_acknowledgements_of_one_window_are_one_event_of_ranges(work: Work):
-    await work.house.appended("t", *[b"v"] * 10)
-    await work.put()
-    taken = await work.take()
-    acks = [
-        asyncio.ensure_future(work.queues.ack("q", [one.token], OPERATOR))
-        for one in (taken[1], taken[0], taken[2], taken[7])
-    ]
-    await work.house.clock.advance(1)
-    assert [await ack for ack in acks] == [["ok"]] * 4
-    (event,) = work.events()
-    assert [(one.begin, one.end) for one in event.acked] == [(1, 2), (0, 1), (2, 3), (7, 8)]
-
-
-async def test_no_more_records_are_out_than_the_queue_allows(work: Work):
-    await work.house.appended("t", b"a", b"b", b"c")
-    await work.put(max_in_flight=2)
-    taken = await work.take()
-    assert values(taken) == [b"a", b"b"]
-    waiting = work.taking(wait_ms=60_000)
-    await settle()
-    assert not waiting.done()
-    await work.ack(taken[0])
-    assert values(work.told(await waiting)) == [b"c"]
-
-
 async def test_records_that_were_trimmed_are_told_as_lost(work: Work):
     await work.house.appended("t", b"a", b"b", b"c")
     await work.put()
@@ -379,29 +229,6 @@ async def test_a_queue_does_not_read_its_own_dead_letters(work: Work):
         await work.put("**", dead_letter="dead")
 
 
-async def test_settled_deliveries_give_their_shares_back(work: Work):
-    shares = next(one for one in work.house.broker.shares if one.name == "deliveries")
-    await work.house.appended("t", b"a", b"b")
-    await work.put()
-    taken = await work.take()
-    assert shares.used == 2
-    await work.ack(*taken)
-    assert shares.used == 0
-
-
-async def test_a_queue_with_too_much_put_aside_reads_no_further(
-    work: Work, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(limits, "QUEUE_ASIDE_MAX", 2)
-    await work.house.appended("t", b"a", b"b", b"c")
-    await work.put()
-    taken = await work.take(2)
-    await work.retry(*taken, delay_ms=60_000)
-    assert await work.take() == []
-    await work.house.clock.advance(61)
-    assert values(await work.take()) == [b"a", b"b", b"c"]
-
-
 async def test_no_more_queues_than_there_may_be_are_made(work: Work):
     shares = next(one for one in work.house.broker.shares if one.name == "queues")
     shares.limit = 1
@@ -419,63 +246,6 @@ async def test_a_pattern_of_too_many_topics_is_refused(work: Work, monkeypatch: 
         await work.put("*")
 
 
-async def test_records_of_a_take_that_could_not_be_answered_go_to_others_uncounted(work: Work):
-    await work.house.appended("t", b"a", b"b")
-    await work.put()
-    lost = await work.taking()
-    waiting = work.taking(wait_ms=60_000)
-    await settle()
-    work.queues.undo("q", lost)
-    assert [(one.value, one.attempt) for one in work.told(await waiting)] == [(b"a", 1), (b"b", 1)]
-    assert await work.ack(*work.told(lost)) == ["lease_ended", "lease_ended"]
-
-
-async def test_an_acknowledgement_wakes_nobody_while_there_is_nothing_to_take(work: Work):
-    await work.house.appended("t", b"a")
-    await work.put()
-    taken = await work.take()
-    waiting = work.taking(wait_ms=60_000)
-    await settle()
-    (woken,) = work.queues._live["q"]._waiters
-    await work.ack(*taken)
-    assert list(work.queues._live["q"]._waiters) == [woken]
-    waiting.cancel()
-
-
-async def test_an_acknowledgement_is_answered_when_it_is_stored_and_so_is_its_repeat(work: Work):
-    await work.house.appended("t", b"a")
-    await work.put()
-    (taken,) = await work.take()
-    work.house.journal.hold()
-    first = asyncio.ensure_future(work.queues.ack("q", [taken.token], OPERATOR))
-    second = asyncio.ensure_future(work.queues.ack("q", [taken.token], OPERATOR))
-    await work.house.clock.advance(0.1)
-    assert not first.done()
-    assert not second.done()
-    work.house.journal.release()
-    await work.house.clock.advance(0.1)
-    assert (await first, await second) == (["ok"], ["settled"])
-
-
-async def test_a_queue_that_was_changed_waits_for_what_is_on_its_way(work: Work):
-    await work.house.appended("t", b"a", b"b")
-    await work.put()
-    a, _ = await work.take()
-    work.house.journal.hold()
-    acking = asyncio.ensure_future(work.queues.ack("q", [a.token], OPERATOR))
-    settings = QueueSettings(topics=("t",), ordering="key")
-    putting = asyncio.ensure_future(work.queues.put("q", settings))
-    await work.house.clock.advance(0.1)
-    taking = work.taking()
-    await settle()
-    assert not taking.done()  # it would hand out again what is being acknowledged
-    work.house.journal.release()
-    await work.house.clock.advance(1)
-    assert await acking == ["ok"]
-    await putting
-    assert values(work.told(await taking)) == [b"b"]
-
-
 async def test_a_lease_that_ended_still_counts_after_a_restart(work: Work):
     await work.house.appended("t", b"a")
     await work.put(lease_ms=10_000)
@@ -484,26 +254,3 @@ async def test_a_lease_that_ended_still_counts_after_a_restart(work: Work):
     work.restart()
     (again,) = await work.take()
     assert again.attempt == 2
-
-
-async def test_several_records_that_come_at_once_wake_several_takers(work: Work):
-    await work.house.topic("t")
-    await work.put()
-    waiting = [work.taking(most=1, wait_ms=60_000) for _ in range(3)]
-    await settle()
-    await work.house.appended("t", b"a", b"b", b"c")
-    await settle()
-    assert [values(work.told(await one)) for one in waiting] == [[b"a"], [b"b"], [b"c"]]
-
-
-async def test_a_taker_that_leaves_as_it_is_woken_wakes_the_next(work: Work):
-    await work.house.topic("t")
-    await work.put()
-    first, _ = work.taking(wait_ms=60_000), work.taking(wait_ms=60_000)
-    await settle()
-    live = work.queues._live["q"]
-    _, second = live._waiters
-    live.wake()
-    first.cancel()
-    await settle()
-    assert second.done()
