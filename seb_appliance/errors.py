@@ -97,6 +97,10 @@ class GroupNotFoundError(NotFoundError):
     code, title = "group_not_found", "No such consumer group"
 
 
+class QueueNotFoundError(NotFoundError):
+    code, title = "queue_not_found", "No such queue"
+
+
 class ApiKeyNotFoundError(NotFoundError):
     code, title = "api_key_not_found", "No such API key"
 

@@ -65,6 +65,21 @@ RESET_PATTERNS_MAX: Final = 1_000
 LEASE_TTL_MS_MIN: Final = 1_000
 LEASE_TTL_MS_MAX: Final = 3_600_000
 
+# Work queues
+QUEUES_MAX: Final = 1_000
+QUEUE_TOPICS_MAX: Final = 1_000  # that a queue reads when it is set
+DELIVERIES_MAX: Final = 1_000_000  # of all queues: records that are met and not settled
+QUEUE_ASIDE_MAX: Final = 100_000  # of one queue: waiting for a retry, or for their record key
+DELIVERIES_PER_REQUEST_MAX: Final = 1_000
+QUEUE_REASON_CHARACTERS_MAX: Final = 1_000  # why a record was rejected
+QUEUE_BURY_RETRY_S: Final = 30.0  # after a dead letter could not be stored
+QUEUE_PATTERNS_MAX: Final = 100  # topics and patterns of one queue
+QUEUE_LEASE_MS_MIN: Final = 1_000
+QUEUE_LEASE_MS_MAX: Final = 12 * 3_600_000
+QUEUE_DELAY_MS_MAX: Final = 24 * 3_600_000  # until a failed record is handed out again
+QUEUE_DELIVERIES_MAX: Final = 1_000  # of one record
+QUEUE_IN_FLIGHT_MAX: Final = 100_000  # of one queue
+
 # The window and what waits
 WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes immediately
 PENDING_BYTES_DEFAULT: Final = 64 * MIB  # waiting for the bucket, in all windows

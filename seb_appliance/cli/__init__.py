@@ -36,6 +36,7 @@ _COMMANDS: Final = {
         "Topics: list (the default), create, fork, change, show, trim, reopen, delete.",
     ),
     "groups": ("groups", "Consumer groups: list (the default), show, commit, reset, delete."),
+    "queues": ("queues.queues", "Work queues: list (the default), show, set, delete."),
     "record-keys": (
         "record_keys",
         "Record keys of a topic with a key index: list, latest, history, delete.",

@@ -50,6 +50,7 @@ from seb_appliance.api.routes.manage import (
 )
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.routes.manage.status import CostOut
+from seb_appliance.api.routes.queues import queues, work
 from seb_appliance.api.routes.records import (
     consume,
     live_many,
@@ -85,6 +86,8 @@ _ROUTES: Final[tuple[Route, ...]] = (
     *groups.ROUTES,
     *offsets.ROUTES,
     *group_records.ROUTES,
+    *queues.ROUTES,
+    *work.ROUTES,
     *api_keys.ROUTES,
     *audit.ROUTES,
     *topics.ROUTES,

@@ -52,6 +52,7 @@ def telemetry(appliance: Appliance) -> Telemetry:
     broker, sections, tidier = appliance.broker, appliance.sections, appliance.tidier
     stored, behind = broker.tidying.stored.all(), broker.gauges.groups_behind()
     objects = [(found.length, found.living_bytes) for found in stored]
+    queues = broker.queues.live()
     oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.report()
     return Telemetry(
         status=status(appliance),
@@ -88,6 +89,10 @@ def telemetry(appliance: Appliance) -> Telemetry:
         ),
         dates_refused=appliance.clock.dates_refused,
         group_lag_worst=max((found.lag for found in behind), default=0),
+        queue_in_flight=sum(len(queue.deliveries.out) for queue in queues),
+        queue_aside=sum(queue.deliveries.aside for queue in queues),
+        queue_doomed=sum(len(queue.deliveries.doomed) for queue in queues),
+        queue_takers=sum(queue.waiting_takers for queue in queues),
         loop_delay_worst_s=appliance.loop_probe.worst_s,
         parsed_bodies=appliance.parser.parsed,
         parser_restarts=appliance.parser.restarts,
@@ -144,6 +149,7 @@ def status(appliance: Appliance) -> Status:
         counts=Counts(
             topics=totals.topics,
             groups=broker.groups.count,
+            queues=len(broker.queues.all()),
             api_keys=len(broker.access.all()),
             records=totals.records,
         ),
