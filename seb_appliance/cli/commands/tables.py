@@ -231,7 +231,10 @@ def attach(client: HttpClient, name: str, engine: str, newest: bool) -> Result:
 )
 @talks
 def sql(client: HttpClient, statement: str, as_csv: bool, max_rows: int, timeout: float) -> Result:
-    """Run STATEMENT, which reads tables: seb sql "SELECT count(*) FROM orders_eu"."""
+    """Run STATEMENT, which reads tables.
+
+    For example: seb sql "SELECT count(*) FROM orders_eu"
+    """
     body = {"sql": statement, "max_rows": max_rows, "timeout_ms": int(timeout * 1_000)}
     answer: Json = client.ask("POST", "sql", body=body)
     names = [one["name"] for one in answer["columns"]]

@@ -84,6 +84,8 @@ async def show_one(
         every_s=limits.SAMPLE_EVERY_S,
         path=f"{_PATH}/{table}",
         problem=problem,
+        # htmx shows no other answer.
+        status=200 if visit.part == "sql-answer" else None,
     )
 
 
