@@ -65,6 +65,21 @@ RESET_PATTERNS_MAX: Final = 1_000
 LEASE_TTL_MS_MIN: Final = 1_000
 LEASE_TTL_MS_MAX: Final = 3_600_000
 
+# Work queues
+QUEUES_MAX: Final = 1_000
+QUEUE_TOPICS_MAX: Final = 1_000  # that a queue reads when it is set
+DELIVERIES_MAX: Final = 1_000_000  # of all queues: records that are met and not settled
+QUEUE_ASIDE_MAX: Final = 100_000  # of one queue: waiting for a retry, or for their record key
+DELIVERIES_PER_REQUEST_MAX: Final = 1_000
+QUEUE_REASON_CHARACTERS_MAX: Final = 1_000  # why a record was rejected
+QUEUE_BURY_RETRY_S: Final = 30.0  # after a dead letter could not be stored
+QUEUE_PATTERNS_MAX: Final = 100  # topics and patterns of one queue
+QUEUE_LEASE_MS_MIN: Final = 1_000
+QUEUE_LEASE_MS_MAX: Final = 12 * 3_600_000
+QUEUE_DELAY_MS_MAX: Final = 24 * 3_600_000  # until a failed record is handed out again
+QUEUE_DELIVERIES_MAX: Final = 1_000  # of one record
+QUEUE_IN_FLIGHT_MAX: Final = 100_000  # of one queue
+
 # The window and what waits
 WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes immediately
 PENDING_BYTES_DEFAULT: Final = 64 * MIB  # waiting for the bucket, in all windows
@@ -328,6 +343,18 @@ TABLE_MERGED_MAX: Final = 500
 TABLE_MERGED_AFTER_S: Final = 3_600  # fewer are merged once they are that old
 TABLE_EVERY_S: Final = 1.0  # interval of the check for due commits
 TABLE_LOOK_EVERY_S: Final = 3_600.0  # at the metadata in the bucket, of a table without commits
+
+# SQL on lake tables
+SQL_STATEMENT_BYTES_MAX: Final = 64 * KIB
+SQL_QUERIES_MAX: Final = 8  # that run or wait
+SQL_AT_ONCE: Final = 2
+SQL_S_DEFAULT: Final = 10.0
+SQL_S_MAX: Final = 60.0
+SQL_ROWS_DEFAULT: Final = 1_000
+SQL_ROWS_MAX: Final = 10_000
+SQL_ANSWER_BYTES: Final = 4 * MIB  # of rows, as JSON
+SQL_MEMORY_BYTES: Final = 256 * MIB  # of DuckDB in one process
+SQL_ERROR_CHARACTERS: Final = 2_000  # of what DuckDB says of a statement
 
 # Snapshots
 SNAPSHOTS_KEPT: Final = 3
