@@ -100,7 +100,7 @@ def serve(settings: Settings, console: Console) -> int:
 
     configure_logs(settings.log_level, settings.log_format)
     keep_freed_memory()
-    _allow_many_files()
+    _allow_many_files(settings)
     with (
         own_data_directory(settings.data),
         _listening(settings) as listener,
@@ -293,9 +293,10 @@ async def _servers(
         await running
 
 
-def _allow_many_files() -> None:
+def _allow_many_files(settings: Settings) -> None:
     """Raise the limit of open files (1,024 by default), as far as the hard limit allows."""
-    wanted = limits.CONNECTIONS_MAX + limits.MQTT_CONNECTIONS_MAX + _FILES_BESIDE_CONNECTIONS
+    of_mqtt = 0 if settings.mqtt_port is None else limits.MQTT_CONNECTIONS_MAX
+    wanted = limits.CONNECTIONS_MAX + of_mqtt + _FILES_BESIDE_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)
