@@ -189,6 +189,28 @@ SYSLOG_WAITING_BYTES_MAX: Final = 4 * MIB  # of a connection, read and not store
 SYSLOG_UNFINISHED_S_MAX: Final = 60  # for the rest of a message
 SYSLOG_IDLE_S_MAX: Final = 3_600
 
+# MQTT
+MQTT_CONNECTIONS_MAX: Final = 5_000
+MQTT_CONNECT_S_MAX: Final = 10  # from the connection to the whole CONNECT
+MQTT_CONNECT_BYTES_MAX: Final = 128 * KIB
+MQTT_PACKET_BYTES_MAX: Final = MIB
+MQTT_PROPERTIES_MAX: Final = 200  # of one packet
+MQTT_CLIENT_ID_BYTES_MAX: Final = 256
+MQTT_TOPIC_BYTES_MAX: Final = KIB  # of a topic or a filter
+MQTT_LEVELS_MAX: Final = 32
+MQTT_TEXT_CHARACTERS_MAX: Final = 16_000  # of a header that is sent as a text
+MQTT_TOPICS_KNOWN_MAX: Final = 100  # of a connection, whose grants are remembered
+MQTT_ALIASES_MAX: Final = 100  # of a connection
+MQTT_IN_FLIGHT_MAX: Final = 1_000  # unacknowledged messages of a connection, each way
+MQTT_IN_FLIGHT_BYTES_MAX: Final = 4 * MIB  # of a connection, read and not stored yet
+MQTT_NO_ROOM_S_MAX: Final = 30  # for a message to find room
+MQTT_KEEP_ALIVE_S_MAX: Final = 3_600
+MQTT_UNFINISHED_S_MAX: Final = 60  # for the rest of a packet
+MQTT_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
+MQTT_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
+MQTT_WAITING_BYTES_MAX: Final = 256 * KIB  # of a connection, waiting for acknowledgements
+MQTT_SUBSCRIPTIONS_MAX: Final = 10_000
+
 # The admin page
 USERS_MAX: Final = 100
 PASSWORD_CHARACTERS_MIN: Final = 10

@@ -26,7 +26,7 @@ LEAVES = {
     "tasks",
     "traces",
 }
-SETTINGS = {"setting_sources", "settings"}
+SETTINGS = {"setting_kinds", "setting_sources", "settings"}
 ROOMS = {
     "api",
     "bench",
