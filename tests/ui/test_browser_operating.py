@@ -204,7 +204,7 @@ def test_a_table_is_read_with_sql(
     chromium: Browser, seb: Serving, axe: str, javascript: bool
 ) -> None:
     with_table(seb)
-    with visiting(chromium, seb, java_script_enabled=javascript) as page:
+    with visiting(chromium, seb, java_script_enabled=javascript, bypass_csp=javascript) as page:
         log_in(page)
         page.goto("/ui/tables/weather")
         page.get_by_role("button", name="Run").click()
