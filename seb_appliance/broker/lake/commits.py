@@ -29,7 +29,7 @@ from seb_appliance.broker.lake.due import (
     to_merge,
 )
 from seb_appliance.broker.lake.jobs import Part, PrintJob, WriteJob, Written
-from seb_appliance.broker.lake.names import names_in_use
+from seb_appliance.broker.lake.names import has_checkpoint, names_in_use
 from seb_appliance.broker.lake.notes import CommitRefusedError, TableNotes, TablePlace
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.log_clock import LogClock
@@ -214,20 +214,17 @@ class TableCommits:
         """The next commit of new records that is due: of the table that waits longest."""
         due: list[tuple[float, LakeTable, Topic, TopicSettings]] = []
         now_s = self._clock.monotonic_s()
+        self._note_waits(now_s)
         for table, topic, settings in self.writable(rests):
-            table_id = table.head.table_id
-            if self.lag(table) <= 0:
-                self._waiting_since_s.pop(table_id, None)
+            if (since_s := self._waiting_since_s.get(table.head.table_id)) is None:
                 continue
-            # The first commit of a table is due at once.
-            is_first = table_id not in self._waiting_since_s and table.head.newest is None
-            since_s = self._waiting_since_s.setdefault(table_id, now_s)
             assert settings.table_lag_ms is not None
             assert settings.table_file_bytes is not None
             if len(table.files) >= limits.TABLE_FILES_MAX:
                 continue
-            waited = now_s - since_s >= settings.table_lag_ms / 1_000
-            if is_first or waited or await self._bytes(topic, table) >= settings.table_file_bytes:
+            # The first commit of a table is due at once.
+            waited = table.head.newest is None or now_s - since_s >= settings.table_lag_ms / 1_000
+            if waited or await self._bytes(topic, table) >= settings.table_file_bytes:
                 due.append((since_s, table, topic, settings))
         for _, table, topic, settings in sorted(due, key=lambda one: one[0]):
             try:
@@ -235,6 +232,16 @@ class TableCommits:
             except TopicNotFoundError:  # deleted meanwhile
                 continue
         return None
+
+    def _note_waits(self, now_s: float) -> None:
+        """Also of tables that nothing may be added to now: retention waits for them, too."""
+        for table in self._tables.all():
+            head = table.head
+            topic = self._catalog.find_id(head.definition.topic_id)
+            if topic is not None and topic.settings.table_formats and self.lag(table) > 0:
+                self._waiting_since_s.setdefault(head.table_id, now_s)
+            else:
+                self._waiting_since_s.pop(head.table_id, None)
 
     async def _bytes(self, topic: Topic, table: LakeTable) -> int:
         offset = max(table.head.next_offset, topic.log_start_offset)
@@ -266,15 +273,8 @@ class TableCommits:
             while row < behind and rows.bases[row] < end and total < most:
                 ref = self._catalog.section_ref(owner, rows, row)
                 key = self.place.key_of(ref.entry)
-                place = SectionPlace(
-                    key,
-                    ref.topic_id,
-                    ref.base_offset,
-                    ref.last_offset,
-                    ref.at,
-                    ref.length,
-                    ref.crc,
-                )
+                topic_id, ends = ref.topic_id, (ref.base_offset, ref.last_offset)
+                place = SectionPlace(key, topic_id, *ends, ref.at, ref.length, ref.crc)
                 parts.append(Part(place, end))
                 total += ref.length
                 row += 1
@@ -390,12 +390,15 @@ class TableCommits:
     def print_job(self, table: LakeTable, *, is_first: bool = False) -> PrintJob:
         head = table.head
         repair = head.table_id in self._repairs
-        living = tuple(table.living()) if "delta" in head.definition.formats else None
+        needs_living = bool(head.delta_from) and has_checkpoint(head.number, head.delta_from)
+        living = tuple(table.living()) if needs_living else None
         return PrintJob(head.copy(), tuple(table.listed()), living, is_first and not repair, repair)
 
     def printed(self, job: PrintJob, foreign: str) -> None:
         """The job was done, or stopped at an object that someone else wrote."""
         table_id = job.head.table_id
+        if not job.repair and table_id in self._repairs:  # asked for meanwhile: it is printed again
+            return
         if foreign:
             self.foreign[table_id] = foreign
             return
