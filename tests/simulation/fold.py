@@ -129,7 +129,8 @@ class Fold:
             case SegmentsReplaced():
                 self._switch(operation, header.seq)
             case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
-                self.runs[topic_id] = with_run(self.runs.get(topic_id, []), base, last)
+                added = Run(base, last, header.seq)
+                self.runs[topic_id] = with_run(self.runs.get(topic_id, []), added)
                 self._forget_unread()
             case ObjectsCondemned(keys=keys):
                 for key in keys:
