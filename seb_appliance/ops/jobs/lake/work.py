@@ -43,7 +43,7 @@ from seb_appliance.storage.objects.merging import batches_of
 _READ_BYTES: Final = 4 * limits.MIB  # in one request
 _READS_AHEAD: Final = 2
 _BAD_ROWS_SHOWN: Final = 10
-_CREATES: Final = 3  # of an object that the store says exists, and does not have
+_CREATES: Final = 8  # of an object that the store says exists, and does not have
 
 
 @dataclass(frozen=True, slots=True)
