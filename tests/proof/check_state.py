@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.proof.check_records import Evidence
-from tests.proof.history import NEVER, Commit, History, Record
+from tests.proof.history import NEVER, Commit, History, Record, Write
 from tests.proof.violations import Violation, said
 
 PROGRESS_S = 30.0
@@ -72,11 +72,22 @@ def _committed_offsets_go_forward(history: History) -> Iterator[Violation]:
 
 
 def _fenced_acknowledge_nothing(history: History) -> Iterator[Violation]:
-    """P12."""
+    """P12. A repeat of a request that it stored before is nothing new: P10 looks at its offset."""
     since_s = {over.old_port: over.served_s for over in history.take_overs}
-    for call in [*history.writes, *history.commits]:
+    late = [
+        call
+        for call in [*history.writes, *history.commits]
+        if call.outcome == "ok" and call.sent_s > since_s.get(call.port, NEVER)
+    ]
+    before = {
+        (write.port, write.sequence)
+        for write in history.writes
+        if write.sequence is not None and write.sent_s <= since_s.get(write.port, NEVER)
+    }
+    for call in late:
         looks = isinstance(call, Commit) and call.kind == "look"
-        if call.outcome == "ok" and not looks and call.sent_s > since_s.get(call.port, NEVER):
+        repeats = isinstance(call, Write) and (call.port, call.sequence) in before
+        if not looks and not repeats:
             yield said("P12", f"the appliance on port {call.port} acknowledged {call.worker} "
                               "after the next one had")  # fmt: skip
 

@@ -292,6 +292,13 @@ def fenced_spoke(history: History) -> None:
     write_of(history, b"in both").port = FIRST
 
 
+def fenced_repeated(history: History) -> None:
+    """P12: the request that is repeated was never sent to it before."""
+    ok = next(w for w in history.writes if w.sequence == ("p", 0, 0) and w.outcome == "ok")
+    served_s = history.take_overs[0].served_s
+    history.writes.append(replace(ok, port=FIRST, sent_s=served_s + 0.1, answered_s=served_s + 0.2))
+
+
 def stuck(history: History) -> None:
     """P13: the consumer reads nothing in the end."""
     assert history.reads.pop().sent_s > (history.calm_s or 0)
@@ -359,7 +366,8 @@ SEEDED: list[tuple[str, Callable[[History], None]]] = [
         "P4": (out_of_order,), "P5": (offset_zero,), "P6": (not_seen,),
         "P7": (vanished, backwards), "P8": (phantom, served_early),
         "P9": (refused_there, torn), "P10": (repeated_elsewhere, repeated_there),
-        "P11": (end_went_back, commit_went_back), "P12": (fenced_spoke,), "P13": (stuck,),
+        "P11": (end_went_back, commit_went_back), "P12": (fenced_spoke, fenced_repeated),
+        "P13": (stuck,),
         "P14": (rebuilt_otherwise,), "P15": (newest_removed, brought_back), "P16": (let_in,),
         "P17": (row_missing, row_twice, row_beyond_its_end, row_of_another_value,
                 table_behind_in_the_end, table_cannot_be_read, newest_not_in_the_table,
@@ -370,6 +378,14 @@ SEEDED: list[tuple[str, Callable[[History], None]]] = [
 
 def test_a_good_history_has_no_violation() -> None:
     require(good())
+
+
+def test_a_writer_that_was_taken_over_may_answer_a_repeat_of_what_it_stored() -> None:
+    history = good()
+    fenced_repeated(history)
+    first = replace(history.writes[-1], sent_s=0.1, answered_s=0.2, outcome="unknown")
+    history.writes.insert(0, first)
+    require(history)
 
 
 @pytest.mark.parametrize(

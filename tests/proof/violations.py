@@ -18,8 +18,8 @@ PROPERTIES: Final = {
     "P9": "refused records never appear; unknown ones appear whole and once, or not at all",
     "P10": "a producer's repeated request has one offset and one copy",
     "P11": "log ends and committed offsets never go back, except by a reset",
-    "P12": "a writer that was taken over acknowledges nothing that is sent after the next one's "
-    "first acknowledgement",
+    "P12": "a writer that was taken over acknowledges nothing new that is sent after the next "
+    "one's first acknowledgement",
     "P13": "30 s after the last fault every producer and every consumer has made progress",
     "P14": "the state rebuilt from the bucket equals the state before",
     "P15": "compaction keeps the newest record of each record key, and no deleted one returns",

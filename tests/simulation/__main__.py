@@ -35,6 +35,8 @@ def main() -> int:
     parser.add_argument("--results", type=Path, help="folder for a summary, simulation.json")
     asked = parser.parse_args()
     seeds = range(asked.first, asked.first + asked.seeds)
+    if asked.mutation is not None and asked.seed is None:
+        parser.error("--mutation needs --seed; --mutations looks for the seeds that find them")
     if asked.mutations:
         return _find_all(seeds)
     if asked.seed is not None and asked.mutation is not None:

@@ -129,8 +129,9 @@ class Fold:
             case SegmentsReplaced():
                 self._switch(operation, header.seq)
             case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
-                added = Run(base, last, header.seq)
-                self.runs[topic_id] = with_run(self.runs.get(topic_id, []), added)
+                self.runs[topic_id] = with_run(
+                    self.runs.get(topic_id, []), Run(base, last, header.seq)
+                )
                 self._forget_unread()
             case ObjectsCondemned(keys=keys):
                 for key in keys:

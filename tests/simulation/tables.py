@@ -114,8 +114,10 @@ def unsettled(broker: Broker) -> str:
         works = state not in ("off", "detached", "paused")
         if published is None or published.number != head.number:
             return f"{head.definition.name} is not printed ({state})"
-        if not commits.is_settled(head.table_id) or (works and commits.lag(table) > 0):
-            return f"{head.definition.name} waits for {commits.lag(table)} records ({state})"
+        if not commits.is_settled(head.table_id) or (works and commits.lags.records(table) > 0):
+            return (
+                f"{head.definition.name} waits for {commits.lags.records(table)} records ({state})"
+            )
     missing = [t.name for t in broker._catalog.topics() if _lacks_a_table(broker, t.topic_id)]
     return f"{missing} have no table" if missing else ""
 

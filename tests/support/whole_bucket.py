@@ -125,7 +125,7 @@ async def make_lake(folder: Path) -> Whole:
         records = NewRecords([b"%d" % n, b"more"], keys=[b"k", b"l"])
         await broker.appends.append(ADMIN, "orders", records, broker.pending.reserve(OPERATOR, 1))
         for table in broker.tables.all():
-            broker.table_commits.waits_since(table.head.table_id, float("-inf"))
+            broker.table_commits.lags.wait_from(table, float("-inf"))
         while await appliance.tables.step():
             pass
     assert await appliance.drain()

@@ -32,6 +32,7 @@ class FakeSources:
 
     puts: int = 0
     child: int = 0
+    commits: int = 0
     received: int = 0
     open_seconds: float = 0.0
     stored_bytes: int = 0
@@ -46,8 +47,9 @@ class FakeSources:
         return RequestCounts((put, failed, got))
 
     @property
-    def asked(self) -> Asked:
-        return Asked(Counter({"GET": self.child}), received_bytes=self.child * 100)
+    def asked(self) -> dict[str, Asked]:
+        asked = Asked(Counter({"GET": self.child}), received_bytes=self.child * 100)
+        return {"tidier": asked, "tables": Asked(Counter({"PUT": self.commits * 5}))}
 
     def take_entry_shares(self) -> dict[int, float]:
         taken, self.shares = self.shares, {}

@@ -6,6 +6,7 @@ import contextlib
 import random
 from collections.abc import AsyncIterator
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ class Ground:
         table = self.seb.appliance.broker.tables.all()
         commits = self.seb.appliance.broker.table_commits
         for one in table:
-            commits.waits_since(one.head.table_id, float("-inf"))
+            commits.lags.wait_from(one, float("-inf"))
         while await self.seb.appliance.tables.step():
             pass
 
@@ -101,6 +102,26 @@ async def test_a_table_of_an_older_topic_begins_at_its_log_start(tmp_path: Path)
         await here.seb.client.patch(TOPIC, json={"table": "iceberg"})
         await here.settle()
         assert await here.rows() == [(1, "b"), (2, "c")]
+
+
+async def test_a_budget_that_stretches_windows_makes_commits_rarer_too(tmp_path: Path):
+    async with ground(tmp_path) as here:
+        await here.make()
+        await here.commit("a")
+        broker = here.seb.appliance.broker
+        commits, lags = broker.table_commits, broker.table_commits.lags
+        assert lags.wanted_s(broker.topics.all()[0].settings) == 300
+        broker.linger.default_ms *= 3
+        assert lags.wanted_s(broker.topics.all()[0].settings) == 900
+        await here.send("b")
+        assert await commits.next_append(lambda _: False) is None
+        commits.lags.wait_from(broker.tables.all()[0], monotonic() - 600)
+        assert await commits.next_append(lambda _: False) is None
+        broker.linger.default_ms *= 1_000
+        assert lags.wanted_s(broker.topics.all()[0].settings) == 3_600
+        await here.seb.client.patch(TOPIC, json={"table_lag_ms": 60_000})
+        assert lags.wanted_s(broker.topics.all()[0].settings) == 60
+        assert await commits.next_append(lambda _: False) is not None
 
 
 async def test_an_idle_table_makes_no_requests(tmp_path: Path):
@@ -248,8 +269,7 @@ async def test_retention_does_not_wait_for_a_paused_table_for_ever(tmp_path: Pat
         commits = broker.table_commits
         assert commits.hold(topic) == 1
         table = commits.find("orders")
-        began_s = commits._waiting_since_s[table.head.table_id]
-        commits.waits_since(table.head.table_id, began_s - 61)
+        commits.lags.wait_from(table, commits.lags.since_s(table.head.table_id) - 61)
         assert commits.hold(topic) is None
 
 

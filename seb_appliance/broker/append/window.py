@@ -231,6 +231,12 @@ class Linger:
 
     def __init__(self, default_ms: int) -> None:
         self.default_ms = default_ms
+        self._shortest_ms = max(1, default_ms)
+
+    @property
+    def stretch(self) -> float:
+        """By which factor the budget makes windows longer."""
+        return max(1.0, self.default_ms / self._shortest_ms)
 
     def of(self, settings: TopicSettings) -> int:
         """How many ms a window may wait for a topic with these settings, as set."""

@@ -29,6 +29,7 @@ from seb_appliance.broker.lake.due import (
     to_merge,
 )
 from seb_appliance.broker.lake.jobs import Part, PrintJob, WriteJob, Written
+from seb_appliance.broker.lake.lags import TableLags
 from seb_appliance.broker.lake.names import has_checkpoint, names_in_use
 from seb_appliance.broker.lake.notes import CommitRefusedError, TableNotes, TablePlace
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
@@ -84,7 +85,7 @@ class TableCommits:
         self._settings = settings
         self._random_bytes = random_bytes
         self._last: dict[str, Window] = {}  # with the last event of each table
-        self._waiting_since_s: dict[str, float] = {}
+        self.lags = TableLags(catalog, clock, writes.linger, settings)
         self._repairs: set[str] = set()
         self._notes: dict[str, TableNotes] = {}
 
@@ -162,30 +163,13 @@ class TableCommits:
 
     # --- commits ---
 
-    def lag(self, table: LakeTable) -> int:
-        """How many offsets of the topic the table does not cover yet."""
-        topic = self._catalog.find_id(table.head.definition.topic_id)
-        if topic is None:
-            return 0
-        return topic.log_end_offset - max(table.head.next_offset, topic.log_start_offset)
-
-    def waits_since(self, table_id: str, since_s: float) -> None:
-        """Count the wait of the table's records from this monotonic time on."""
-        self._waiting_since_s[table_id] = since_s
-
-    def lag_s(self, table: LakeTable) -> float:
-        """For how long records have waited for the table; 0 if none do."""
-        since_s = self._waiting_since_s.get(table.head.table_id)
-        return 0.0 if since_s is None else max(0.0, self._clock.monotonic_s() - since_s)
-
     def state(self, table: LakeTable) -> str:
         """`detached` (the topic is gone), `off`, `foreign`, `paused`, `backfill` (before the first
         commit reached the log end), `behind` or `live`."""
         topic = self._catalog.find_id(table.head.definition.topic_id)
         if topic is None:
             return "detached"
-        settings = self._settings.effective(topic.settings)
-        if not settings.table_formats:
+        if not topic.settings.table_formats:
             return "off"
         if table.head.table_id in self.foreign:
             return "foreign"
@@ -193,9 +177,7 @@ class TableCommits:
             return "paused"
         if table.head.newest is None:
             return "backfill"
-        assert settings.table_lag_ms is not None
-        is_late = self.lag_s(table) > 2 * settings.table_lag_ms / 1_000 + 60
-        return "behind" if is_late else "live"
+        return "behind" if self.lags.is_late(table, topic.settings) else "live"
 
     def writable(self, rests: Rests) -> list[tuple[LakeTable, Topic, TopicSettings]]:
         """The tables that may be committed to now, with their topics' effective settings."""
@@ -213,35 +195,23 @@ class TableCommits:
     async def next_append(self, rests: Rests) -> WriteJob | None:
         """The next commit of new records that is due: of the table that waits longest."""
         due: list[tuple[float, LakeTable, Topic, TopicSettings]] = []
-        now_s = self._clock.monotonic_s()
-        self._note_waits(now_s)
+        for table in self._tables.all():
+            self.lags.note(table)
         for table, topic, settings in self.writable(rests):
-            if (since_s := self._waiting_since_s.get(table.head.table_id)) is None:
+            if self.lags.records(table) <= 0:
                 continue
-            assert settings.table_lag_ms is not None
+            is_due = self.lags.is_due(table, topic)
             assert settings.table_file_bytes is not None
             if len(table.files) >= limits.TABLE_FILES_MAX:
                 continue
-            # The first commit of a table is due at once.
-            waited = table.head.newest is None or now_s - since_s >= settings.table_lag_ms / 1_000
-            if waited or await self._bytes(topic, table) >= settings.table_file_bytes:
-                due.append((since_s, table, topic, settings))
+            if is_due or await self._bytes(topic, table) >= settings.table_file_bytes:
+                due.append((self.lags.since_s(table.head.table_id), table, topic, settings))
         for _, table, topic, settings in sorted(due, key=lambda one: one[0]):
             try:
                 return await self._append(table, topic, settings)
             except TopicNotFoundError:  # deleted meanwhile
                 continue
         return None
-
-    def _note_waits(self, now_s: float) -> None:
-        """Also of tables that nothing may be added to now: retention waits for them, too."""
-        for table in self._tables.all():
-            head = table.head
-            topic = self._catalog.find_id(head.definition.topic_id)
-            if topic is not None and topic.settings.table_formats and self.lag(table) > 0:
-                self._waiting_since_s.setdefault(head.table_id, now_s)
-            else:
-                self._waiting_since_s.pop(head.table_id, None)
 
     async def _bytes(self, topic: Topic, table: LakeTable) -> int:
         offset = max(table.head.next_offset, topic.log_start_offset)
@@ -369,9 +339,7 @@ class TableCommits:
             raise CommitRefusedError("the commit is too large for an entry")
         await self._add(event, job.head.number)
         if event.op == "append":
-            self._waiting_since_s.pop(job.head.table_id, None)
-            if self.lag(table) > 0:
-                self._waiting_since_s[job.head.table_id] = began_s
+            self.lags.wait_from(table, began_s)
 
     # --- metadata ---
 
@@ -429,7 +397,7 @@ class TableCommits:
             return None
         hold_ms = self._settings.effective(topic.settings).table_hold_ms
         assert hold_ms is not None
-        waits = self.lag(table) > 0 and self.lag_s(table) * 1_000 <= hold_ms
+        waits = self.lags.records(table) > 0 and self.lags.seconds(table) * 1_000 <= hold_ms
         return table.head.next_offset if waits else None
 
     # --- operators ---

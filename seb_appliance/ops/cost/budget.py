@@ -2,7 +2,8 @@
 
 The window decides only how many journal entries there are: a PUT each, in fencing mode B a LIST as
 well. All other costs are taken from the forecast; the rest of the budget pays for journal entries.
-Windows are assumed to be open for the same part of the time as in the last day.
+Windows are assumed to be open for the same part of the time as in the last day. Commits of tables
+become rarer by the same factor, which the next forecast sees.
 """
 
 from __future__ import annotations

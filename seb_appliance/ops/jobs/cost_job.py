@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -43,7 +44,7 @@ class Sources:
 
     store: CountedStore
     broker: Broker
-    workers: tuple[Rewriter | TableWriter, ...]  # of background jobs
+    workers: Mapping[str, Rewriter | TableWriter]  # of background jobs, by purpose
     snapshots: SnapshotStore
 
     @property
@@ -51,13 +52,9 @@ class Sources:
         return self.store.counts
 
     @property
-    def asked(self) -> Asked:
-        """By all workers."""
-        total = Asked()
-        for worker in self.workers:
-            total.requests.update(worker.asked.requests)
-            total.received_bytes += worker.asked.received_bytes
-        return total
+    def asked(self) -> Mapping[str, Asked]:
+        """By the workers."""
+        return {purpose: worker.asked for purpose, worker in self.workers.items()}
 
     @property
     def open_seconds(self) -> float:
@@ -176,13 +173,14 @@ class CostKeeper(Job):
 
     def _observed(self) -> Observed:
         sources = self._sources
-        received = sources.asked.received_bytes
+        received = 0
         requests: Counter[str] = Counter()
         for row in sources.counts.rows:
             requests[f"{row.purpose} {row.kind}"] += row.requests
             received += row.bytes_received
-        for kind, count in sources.asked.requests.items():
-            requests[f"tidier {kind}"] += count
+        for purpose, asked in sources.asked.items():
+            received += asked.received_bytes
+            requests.update({f"{purpose} {kind}": n for kind, n in asked.requests.items()})
         open_seconds = sources.open_seconds
         seen = Observed(
             dict(requests - self._requests),

@@ -10,7 +10,7 @@ import contextlib
 import importlib.util
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from seb_appliance import limits
@@ -227,17 +227,23 @@ class Appliance:
             self.failpoints,
             self.traces,
         )
-        self.cost = CostKeeper(
+        self.cost = self._cost({"tidier": rewriter, "tables": self.tables.writer}, bucket)
+        await self.cost.load()
+        self.opened_s = clock.monotonic_s()
+
+    def _cost(
+        self, workers: Mapping[str, Rewriter | TableWriter], snapshots: SnapshotStore
+    ) -> CostKeeper:
+        settings = self.settings
+        return CostKeeper(
             settings.data / "local.sqlite",
-            Sources(store, self.broker, (rewriter, self.tables.writer), bucket),
+            Sources(self.store, self.broker, workers, snapshots),
             self.broker.linger,
             self.broker.log_clock,
             settings.price_list,
             settings.budget,
             longest_ms=settings.linger_max_ms if settings.linger_ms == "auto" else None,
         )
-        await self.cost.load()
-        self.opened_s = clock.monotonic_s()
 
     def _tables(self, writer: TableWriter, cleaner: BucketCleaner) -> TableKeeper:
         broker, mode = self.broker, self.journal.mode

@@ -38,7 +38,7 @@ _STATES: Final = {
 async def show(visit: Visit) -> ASGIApp:
     commits = visit.broker.table_commits
     tables = sorted(visit.broker.tables.all(), key=lambda table: table.head.definition.name)
-    rows = [(table, commits.state(table), commits.lag(table)) for table in tables]
+    rows = [(table, commits.state(table), commits.lags.records(table)) for table in tables]
     return visit.page("tables", tables=rows, reason=visit.broker.topics.no_tables)
 
 
@@ -79,8 +79,10 @@ async def show_one(visit: Visit, table: str, problem: FormProblem | None = None)
 def _figures(visit: Visit, table: LakeTable) -> list[Figure]:
     head, commits = table.head, visit.broker.table_commits
     newest, state = head.newest, commits.state(table)
-    waits = commits.lag(table)
-    age = f"the oldest for {commits.lag_s(table):.0f} s" if waits else "every record is in it"
+    waits = commits.lags.records(table)
+    age = (
+        f"the oldest for {commits.lags.seconds(table):.0f} s" if waits else "every record is in it"
+    )
     return [
         Figure("State", state, _STATES[state]),
         Figure(

@@ -50,10 +50,15 @@ def a_flood_at_the_end(rng: random.Random) -> Iterator[float]:
 
 
 def simulated(
-    load: Load, budget: Money, seed: int, provider: str = "aws", lists: int = 0
+    load: Load,
+    budget: Money,
+    seed: int,
+    provider: str = "aws",
+    lists: int = 0,
+    tables: int = 0,
 ) -> tuple[float, list[int]]:
     """What the month costs in the end, and the window of each step. `lists`: with each PUT, as in
-    fencing mode B."""
+    fencing mode B; `tables`: so many, each with a commit of 5 PUTs every 5 minutes, or rarer."""
     prices = PROVIDERS[provider]
     now_us = NOVEMBER.begin_us
     ledger, linger_ms, stored, carried = Ledger.begun(now_us), 1_000, 1_000_000_000, 0.0
@@ -67,6 +72,7 @@ def simulated(
                 "journal PUT": int(puts),
                 "journal LIST": lists * int(puts),
                 "tidier GET": int(busy * 30),
+                "tables PUT": round(busy * tables * STEP_S / 300 / (linger_ms / 1_000)) * 5,
             },
             received_bytes=int(busy * 15e5),
             open_seconds=min(STEP_S, puts * linger_ms / 1000),
@@ -115,6 +121,13 @@ def test_where_requests_cost_nothing_the_window_stays() -> None:
 def test_a_flood_nobody_foresaw_does_not_break_the_budget(load: Load) -> None:
     total, _ = simulated(load, Money(2.0, "USD"), 1)
     assert 1.5 <= total <= 2.1
+
+
+def test_commits_of_tables_are_stretched_and_paid_from_the_budget_too() -> None:
+    total, _ = simulated(always, Money(5.0, "USD"), 0, tables=20)
+    assert total == pytest.approx(5.0, rel=0.05)
+    unbounded, _ = simulated(always, Money(1_000.0, "USD"), 0, tables=20)
+    assert unbounded > 15
 
 
 def test_a_budget_that_no_window_can_keep_leaves_the_window_at_its_longest() -> None:
