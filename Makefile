@@ -37,7 +37,7 @@ PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist work
 PIP_COMPILE := PIP_CONSTRAINT= .state/pins/bin/pip-compile --quiet --generate-hashes --strip-extras \
     --no-header --no-annotate --no-emit-index-url --no-emit-find-links --constraint constraints.txt
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
-TEST_PARTS := .[bench,server,spark,test]
+TEST_PARTS := .[bench,server,spark,sql,test]
 
 help:
 	@sed -n '2,19s/^#  //p' Makefile
@@ -129,7 +129,7 @@ clean:
 
 $(RUN_READY): pyproject.toml constraints.txt | $(PY)
 	@echo "Installing what the appliance needs into $(VENV) …"
-	@$(PIP_INSTALL) '.[arrow,server]'
+	@$(PIP_INSTALL) '.[server,sql]'
 	@touch $@
 
 $(TEST_READY): pyproject.toml constraints.txt | $(PY)

@@ -97,6 +97,10 @@ class GroupNotFoundError(NotFoundError):
     code, title = "group_not_found", "No such consumer group"
 
 
+class QueueNotFoundError(NotFoundError):
+    code, title = "queue_not_found", "No such queue"
+
+
 class ApiKeyNotFoundError(NotFoundError):
     code, title = "api_key_not_found", "No such API key"
 
@@ -189,6 +193,20 @@ class KeyIndexOffError(RefusedError):
     """The topic's setting `key_index` is `none`, or `latest` where `history` is needed."""
 
     code, status, title = "key_index_off", 409, "The topic's record keys are not indexed"
+
+
+class SqlStatementError(RefusedError):
+    """`detail`: as DuckDB says it."""
+
+    code, status, title = "sql_statement", 400, "The SQL statement cannot be run"
+
+
+class SqlTimeoutError(RefusedError):
+    code, status, title = "sql_timeout", 408, "The SQL statement took too long"
+
+
+class SqlUnavailableError(RefusedError):
+    code, status, title = "sql_unavailable", 409, "This appliance cannot run SQL"
 
 
 class StandbyError(RefusedError):

@@ -65,6 +65,21 @@ RESET_PATTERNS_MAX: Final = 1_000
 LEASE_TTL_MS_MIN: Final = 1_000
 LEASE_TTL_MS_MAX: Final = 3_600_000
 
+# Work queues
+QUEUES_MAX: Final = 1_000
+QUEUE_TOPICS_MAX: Final = 1_000  # that a queue reads when it is set
+DELIVERIES_MAX: Final = 1_000_000  # of all queues: records that are met and not settled
+QUEUE_ASIDE_MAX: Final = 100_000  # of one queue: waiting for a retry, or for their record key
+DELIVERIES_PER_REQUEST_MAX: Final = 1_000
+QUEUE_REASON_CHARACTERS_MAX: Final = 1_000  # why a record was rejected
+QUEUE_BURY_RETRY_S: Final = 30.0  # after a dead letter could not be stored
+QUEUE_PATTERNS_MAX: Final = 100  # topics and patterns of one queue
+QUEUE_LEASE_MS_MIN: Final = 1_000
+QUEUE_LEASE_MS_MAX: Final = 12 * 3_600_000
+QUEUE_DELAY_MS_MAX: Final = 24 * 3_600_000  # until a failed record is handed out again
+QUEUE_DELIVERIES_MAX: Final = 1_000  # of one record
+QUEUE_IN_FLIGHT_MAX: Final = 100_000  # of one queue
+
 # The window and what waits
 WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes immediately
 PENDING_BYTES_DEFAULT: Final = 64 * MIB  # waiting for the bucket, in all windows
@@ -173,6 +188,28 @@ SYSLOG_CONNECTIONS_PER_ADDRESS_MAX: Final = 50
 SYSLOG_WAITING_BYTES_MAX: Final = 4 * MIB  # of a connection, read and not stored yet
 SYSLOG_UNFINISHED_S_MAX: Final = 60  # for the rest of a message
 SYSLOG_IDLE_S_MAX: Final = 3_600
+
+# MQTT
+MQTT_CONNECTIONS_MAX: Final = 5_000
+MQTT_CONNECT_S_MAX: Final = 10  # from the connection to the whole CONNECT
+MQTT_CONNECT_BYTES_MAX: Final = 128 * KIB
+MQTT_PACKET_BYTES_MAX: Final = MIB
+MQTT_PROPERTIES_MAX: Final = 200  # of one packet
+MQTT_CLIENT_ID_BYTES_MAX: Final = 256
+MQTT_TOPIC_BYTES_MAX: Final = KIB  # of a topic or a filter
+MQTT_LEVELS_MAX: Final = 32
+MQTT_TEXT_CHARACTERS_MAX: Final = 16_000  # of a header that is sent as a text
+MQTT_TOPICS_KNOWN_MAX: Final = 100  # of a connection, whose grants are remembered
+MQTT_ALIASES_MAX: Final = 100  # of a connection
+MQTT_IN_FLIGHT_MAX: Final = 1_000  # unacknowledged messages of a connection, each way
+MQTT_IN_FLIGHT_BYTES_MAX: Final = 4 * MIB  # of a connection, read and not stored yet
+MQTT_NO_ROOM_S_MAX: Final = 30  # for a message to find room
+MQTT_KEEP_ALIVE_S_MAX: Final = 3_600
+MQTT_UNFINISHED_S_MAX: Final = 60  # for the rest of a packet
+MQTT_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
+MQTT_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
+MQTT_WAITING_BYTES_MAX: Final = 256 * KIB  # of a connection, waiting for acknowledgements
+MQTT_SUBSCRIPTIONS_MAX: Final = 10_000
 
 # The admin page
 USERS_MAX: Final = 100
@@ -306,6 +343,18 @@ TABLE_MERGED_MAX: Final = 500
 TABLE_MERGED_AFTER_S: Final = 3_600  # fewer are merged once they are that old
 TABLE_EVERY_S: Final = 1.0  # interval of the check for due commits
 TABLE_LOOK_EVERY_S: Final = 3_600.0  # at the metadata in the bucket, of a table without commits
+
+# SQL on lake tables
+SQL_STATEMENT_BYTES_MAX: Final = 64 * KIB
+SQL_QUERIES_MAX: Final = 8  # that run or wait
+SQL_AT_ONCE: Final = 2
+SQL_S_DEFAULT: Final = 10.0
+SQL_S_MAX: Final = 60.0
+SQL_ROWS_DEFAULT: Final = 1_000
+SQL_ROWS_MAX: Final = 10_000
+SQL_ANSWER_BYTES: Final = 4 * MIB  # of rows, as JSON
+SQL_MEMORY_BYTES: Final = 256 * MIB  # of DuckDB in one process
+SQL_ERROR_CHARACTERS: Final = 2_000  # of what DuckDB says of a statement
 
 # Snapshots
 SNAPSHOTS_KEPT: Final = 3

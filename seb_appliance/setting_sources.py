@@ -17,7 +17,8 @@ from typing import Any, Final
 from seb_appliance.addresses import is_loopback
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.quantities import format_duration, format_size
-from seb_appliance.settings import SETTINGS, Setting, Settings, Value
+from seb_appliance.setting_kinds import Setting, Value
+from seb_appliance.settings import SETTINGS, Settings
 
 CONFIG_VARIABLE: Final = "SEB_CONFIG"
 
@@ -114,6 +115,10 @@ def _check_relations(settings: Settings) -> None:
         )
     _check_values(settings)
     _check_syslog(settings)
+    if settings.mqtt_port is None and settings.mqtt_tls_certificate is not None:
+        raise ConfigurationError("mqtt_tls_certificate needs mqtt_port")
+    if settings.mqtt_tls_certificate is None and settings.mqtt_tls_client_ca is not None:
+        raise ConfigurationError("mqtt_tls_client_ca needs mqtt_tls_certificate")
     if settings.linger_ms == "auto" and settings.budget is None:
         raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
     if settings.linger_ms == "auto" and not linger <= settings.linger_max_ms <= half_timeout:

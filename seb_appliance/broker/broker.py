@@ -27,6 +27,7 @@ from seb_appliance.broker.gauges import Gauges
 from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import ConsumerGroups
 from seb_appliance.broker.lake.commits import TableCommits
+from seb_appliance.broker.lake.queries import TableQueries
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import (
     Journal,
@@ -34,6 +35,7 @@ from seb_appliance.broker.ports import (
     SectionSource,
     State,
 )
+from seb_appliance.broker.queues.work_queues import WorkQueues
 from seb_appliance.broker.read.reads import Manifests, Reads
 from seb_appliance.broker.read.sections import SectionIndex, SectionReader
 from seb_appliance.broker.read.waiting import (
@@ -191,6 +193,10 @@ class Broker:
             catalog, group_admission, self._reads, index, writes, log_clock.age_us
         )
 
+        self.queues = WorkQueues(
+            catalog, admission, self._reads, self._waiting, writes, shares, self._random_bytes
+        )
+
     def _make_upkeep(self, index: SectionIndex, source: SectionSource, journal: Journal) -> None:
         self.tidying = Tidying(
             self._catalog,
@@ -212,6 +218,7 @@ class Broker:
             self._random_bytes,
         )
         self.tidying.held_from = self.table_commits.hold
+        self.sql = TableQueries(self.tables, self.table_commits, self.shares, self._clock)
 
     def _make_readiness(self) -> None:
         self._readiness = ReadinessCheck(
@@ -234,6 +241,7 @@ class Broker:
         self._writer = asyncio.create_task(self._sequencer.run(), name="sequencer")
         self.record_keys.start(self._supervisor)
         self.streams.start(self._supervisor)
+        self.queues.start(self._supervisor)
         return self._writer
 
     def stand_by(self, refusal: StandbyError) -> None:
@@ -267,6 +275,7 @@ class Broker:
         """New writes are refused, waiting readers go, what is in the window is sealed now."""
         self._writes.stopping = True
         self._waiting.stop()
+        self.queues.stop_waiting()
         self.followers.stop()
         self._sequencer.flush()
 
@@ -286,6 +295,7 @@ class Broker:
             self._writer.cancel()
             await asyncio.gather(self._writer, return_exceptions=True)
         await self.streams.stop()
+        await self.queues.stop()
         await self.record_keys.stop()
 
     @property
@@ -360,6 +370,7 @@ class Broker:
         tell(self.followers.wake, changed)
         tell(self.record_keys.indexing.applied, changed)
         tell(self.streams.applied, changed)
+        tell(self.queues.applied, changed)
         tell(self._after_apply)
         if self._forgetting is None and any(topic.deleted for topic in changed):
             self._forget_some()

@@ -10,6 +10,7 @@ from typing import Protocol
 from seb_appliance import limits
 from seb_appliance.broker.append.retry_results import Producer, RememberedRequest
 from seb_appliance.broker.lake.table import LakeTable
+from seb_appliance.broker.queues.progress import Queue
 from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.columns import Bytes
@@ -331,6 +332,7 @@ class LoadedState:
     users: list[UserRow] = field(default_factory=list)  # by name
     documents: list[DocumentRow] = field(default_factory=list)  # by kind and name
     lake_tables: list[LakeTable] = field(default_factory=list)
+    queues: list[Queue] = field(default_factory=list)
     writers: list[WriterRow] = field(default_factory=list)  # oldest first
     paged: list[PagedRow] = field(default_factory=list)
     entries: list[EntryRow] = field(default_factory=list)

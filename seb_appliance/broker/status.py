@@ -250,6 +250,9 @@ class TablesStatus(msgspec.Struct):
     bytes_written: Annotated[
         int, Metric("seb_table_written_bytes_total", "Bytes of data files written.")
     ]
+    sql_queries: Annotated[int, Metric("seb_sql_queries_total", "SQL statements that were run.")]
+    sql_failures: Annotated[int, Metric("seb_sql_failures_total", "Of those, without an answer.")]
+    sql_seconds: Annotated[float, Metric("seb_sql_seconds_total", "Time that they took.")]
     memory_bytes: Annotated[
         int, Metric("seb_table_memory_bytes", "Most memory of the writing process.")
     ]
@@ -297,6 +300,7 @@ class Counts(msgspec.Struct):
 
     topics: Annotated[int, Metric("seb_topics", "Topics.")]
     groups: Annotated[int, Metric("seb_groups", "Consumer groups.")]
+    queues: Annotated[int, Metric("seb_queues", "Work queues.")]
     api_keys: int
     records: int
 
@@ -412,6 +416,19 @@ class Telemetry:
             "seb_group_lag_worst_records",
             "Records that the group furthest behind has not committed of a topic.",
         ),
+    ]
+    queue_in_flight: Annotated[
+        int, Metric("seb_queue_in_flight", "Records of queues that are out with workers.")
+    ]
+    queue_aside: Annotated[
+        int,
+        Metric("seb_queue_aside", "Records of queues that wait for a retry or their record key."),
+    ]
+    queue_doomed: Annotated[
+        int, Metric("seb_queue_doomed", "Records of queues that are to become dead letters.")
+    ]
+    queue_takers: Annotated[
+        int, Metric("seb_queue_takers", "Requests that wait for a record of a queue.")
     ]
     loop_delay_worst_s: Annotated[
         float,

@@ -36,6 +36,7 @@ _COMMANDS: Final = {
         "Topics: list (the default), create, fork, change, show, trim, reopen, delete.",
     ),
     "groups": ("groups", "Consumer groups: list (the default), show, commit, reset, delete."),
+    "queues": ("queues.queues", "Work queues: list (the default), show, set, delete."),
     "record-keys": (
         "record_keys",
         "Record keys of a topic with a key index: list, latest, history, delete.",
@@ -49,6 +50,7 @@ _COMMANDS: Final = {
         "tables",
         "Tables of topics: list (the default), show, suggest, pause, resume, repair, drop, attach.",
     ),
+    "sql": ("tables", "Run STATEMENT, which reads tables."),
     "apply": ("apply", "Make topics, groups, inlets and API keys match FILE (- is stdin)."),
     "audit": ("status", "Show who did what to topics, groups and API keys, newest first."),
     "profiles": (

@@ -17,8 +17,9 @@ from seb_appliance.cli.output import say, say_json, tell
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.declared import Declared
 from seb_appliance.quantities import READERS
+from seb_appliance.setting_kinds import Setting
 from seb_appliance.setting_sources import load
-from seb_appliance.settings import SETTINGS, Setting, Settings
+from seb_appliance.settings import SETTINGS, Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 T = TypeVar("T")

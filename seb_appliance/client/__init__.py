@@ -16,6 +16,7 @@ from seb_appliance.client.producing import AsyncProducer
 from seb_appliance.client.reading import RecordKey
 from seb_appliance.client.records import BadRecordError, Record, RecordBatch, UnreadableAnswerError
 from seb_appliance.client.transacting import Transaction
+from seb_appliance.client.working import AsyncWorker, Reject, RetryLater, Worker
 
 __all__ = [
     "Admin",
@@ -23,6 +24,7 @@ __all__ = [
     "AsyncAdmin",
     "AsyncConsumer",
     "AsyncProducer",
+    "AsyncWorker",
     "BadRecordError",
     "ClientError",
     "ClosedError",
@@ -34,7 +36,10 @@ __all__ = [
     "Record",
     "RecordBatch",
     "RecordKey",
+    "Reject",
+    "RetryLater",
     "TopicReplacedError",
     "Transaction",
     "UnreadableAnswerError",
+    "Worker",
 ]

@@ -23,6 +23,12 @@ from seb_appliance.formats.lake.tables import (
     TableRange,
 )
 from seb_appliance.formats.numbers import FarTime, Whole
+from seb_appliance.formats.queues.queues import (
+    FailedDelivery,
+    OffsetRange,
+    QueueSettings,
+    QueueStart,
+)
 from seb_appliance.formats.topic_settings import TopicSettings
 
 
@@ -340,6 +346,46 @@ class TableDropped(_Event, frozen=True, kw_only=True, tag="table_dropped"):
     table_id: str
 
 
+class QueueSet(_Event, frozen=True, kw_only=True, tag="queue_set"):
+    """A work queue was made or changed: all that can be set, as it is after. `owner`: who made it,
+    by the name in the audit.
+
+    `starts`: topics that it begins to read behind their first record. `left`: topics that it does
+    not read any more; what it did there is forgotten.
+    """
+
+    queue: str
+    settings: QueueSettings
+    owner: str = ""
+    starts: tuple[QueueStart, ...] = ()
+    left: tuple[Whole, ...] = ()
+
+
+class QueueProgressed(_Event, frozen=True, kw_only=True, tag="queue_progressed"):
+    """What became of records of one topic since the queue's last such event: `acked`; `rejected`,
+    which went to the dead letters or were dropped; `lost`, which the topic did not have any more;
+    and `failed`, which will be handed out again.
+
+    The lists grow until the window of the event is sealed. The last failure of a record counts, and
+    none of one that is settled.
+    """
+
+    queue: str
+    topic_id: Whole
+    acked: list[OffsetRange] = []
+    rejected: list[OffsetRange] = []
+    lost: list[OffsetRange] = []
+    failed: list[FailedDelivery] = []
+
+    def outcomes(self) -> tuple[tuple[list[OffsetRange], str], ...]:
+        """What settles records, and the name of the number that counts it."""
+        return (self.acked, "acked"), (self.rejected, "rejected"), (self.lost, "lost")
+
+
+class QueueDeleted(_Event, frozen=True, kw_only=True, tag="queue_deleted"):
+    queue: str
+
+
 class AuditNoted(_Event, frozen=True, kw_only=True, tag="audit_noted"):
     """Who did what, in the same entry as the events of an operator's action.
 
@@ -388,9 +434,13 @@ Event = (
     | TableSet
     | TableCommitted
     | TableDropped
+    | QueueSet
+    | QueueProgressed
+    | QueueDeleted
     | AuditNoted
 )
 Operation = Append | Event
+QueueEvent = QueueSet | QueueProgressed | QueueDeleted
 TableEvent = TableSet | TableCommitted | TableDropped
 GroupEvent = OffsetsCommitted | GroupReset | GroupDeleted | LeaseTaken | LeaseReleased
 TopicEvent = TopicCreated | TopicForked | TopicChanged | TopicDeleted | TopicTrimmed | StreamSet

@@ -31,7 +31,7 @@ from seb_appliance.formats.contents import decode_sections
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.operations import StoredSection
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.state import bounded, lake_rows
+from seb_appliance.state import bounded, lake_rows, queue_rows
 from seb_appliance.state.index_pages import LAST_PAGES
 from seb_appliance.state.tables import JournalState, Row
 
@@ -96,6 +96,7 @@ def _load(connection: sqlite3.Connection) -> LoadedState:
         users=[UserRow(*row) for row in rows("SELECT * FROM users ORDER BY name")],
         documents=[DocumentRow(*row) for row in rows(_DOCUMENTS)],
         lake_tables=lake_rows.load(connection),
+        queues=queue_rows.load(connection),
         writers=[WriterRow(*row) for row in rows("SELECT * FROM writers ORDER BY first_seq")],
         paged=[PagedRow(*row) for row in rows(LAST_PAGES)],
         entries=_entries(rows(_ENTRIES, state.paged_seq), {topic.topic_id for topic in living}),

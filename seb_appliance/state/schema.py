@@ -14,7 +14,7 @@ from typing import Final
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.state.tables import CHECKSUM_MODULUS, JournalState, row_checksum
 
-NEWEST_REVISION: Final = "0014"
+NEWEST_REVISION: Final = "0015"
 
 _SCHEMA: Final = """
 -- A fork has `parent_id` and `fork_offset`: below that offset it reads the records of its parent.
@@ -185,6 +185,46 @@ CREATE TABLE lake_files (
 ) STRICT;
 CREATE INDEX ix_lake_files_table_id_listed ON lake_files (table_id, listed);
 CREATE INDEX ix_lake_files_table_id_removed ON lake_files (table_id, removed);
+
+-- Work queues (broker/queues/progress.py). `settings`: JSON. `set_us`: when it was made or changed.
+CREATE TABLE queues (
+    name TEXT NOT NULL,
+    settings TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    set_us INTEGER NOT NULL,
+    CONSTRAINT pk_queues PRIMARY KEY (name)
+) WITHOUT ROWID, STRICT;
+
+-- How many records of a topic were acknowledged, rejected and lost.
+CREATE TABLE queue_topics (
+    queue TEXT NOT NULL,
+    topic_id INTEGER NOT NULL,
+    acked INTEGER NOT NULL,
+    rejected INTEGER NOT NULL,
+    lost INTEGER NOT NULL,
+    CONSTRAINT pk_queue_topics PRIMARY KEY (queue, topic_id)
+) WITHOUT ROWID, STRICT;
+CREATE INDEX ix_queue_topics_topic_id ON queue_topics (topic_id);
+
+-- Offsets that are settled, up to `end_offset` (exclusive). Ranges neither overlap nor touch.
+CREATE TABLE queue_ranges (
+    queue TEXT NOT NULL,
+    topic_id INTEGER NOT NULL,
+    first_offset INTEGER NOT NULL,
+    end_offset INTEGER NOT NULL,
+    CONSTRAINT pk_queue_ranges PRIMARY KEY (queue, topic_id, first_offset)
+) WITHOUT ROWID, STRICT;
+
+-- Records that failed and are not settled; see FailedDelivery.
+CREATE TABLE queue_failures (
+    queue TEXT NOT NULL,
+    topic_id INTEGER NOT NULL,
+    "offset" INTEGER NOT NULL,
+    attempts INTEGER NOT NULL,
+    due_us INTEGER NOT NULL,
+    first_us INTEGER NOT NULL,
+    CONSTRAINT pk_queue_failures PRIMARY KEY (queue, topic_id, "offset")
+) WITHOUT ROWID, STRICT;
 
 -- Who created which group, if it is known. Deleted groups have no row.
 CREATE TABLE group_owners (

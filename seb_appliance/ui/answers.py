@@ -62,6 +62,14 @@ def html(status: int, text: str, headers: Headers | None = None) -> Sent:
     return Sent(status, [*_PAGE_HEADERS, *(headers or [])], text.encode())
 
 
+def csv_file(name: str, text: str) -> Sent:
+    """A file to save."""
+    kind = (b"content-type", b"text/csv; charset=utf-8")
+    named = (b"content-disposition", f'attachment; filename="{name}"'.encode())
+    others = [one for one in _PAGE_HEADERS if one[0] != b"content-type"]
+    return Sent(200, [*others, kind, named], text.encode())
+
+
 def see_other(path: str, headers: Headers | None = None) -> Sent:
     """A redirect to another page."""
     return Sent(303, [*_PAGE_HEADERS, (b"location", path.encode()), *(headers or [])])

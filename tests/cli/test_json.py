@@ -34,6 +34,10 @@ NEEDED = {
     "groups commit": ["GROUP", "TOPIC=1"],
     "groups reset": ["GROUP", "--to", "earliest", "--yes"],
     "groups delete": ["GROUP", "--yes"],
+    "queues list": [],
+    "queues show": ["QUEUE"],
+    "queues set": ["QUEUE", "--lease", "10s", "--retry-max", "1m", "--dead-letter", "dead"],
+    "queues delete": ["QUEUE", "--yes"],
     "record-keys list": ["TOPIC", "--fresh"],
     "record-keys latest": ["TOPIC", "a", "--fresh"],
     "record-keys history": ["TOPIC", "a", "--fresh"],
@@ -56,6 +60,7 @@ NEEDED = {
     "tables repair": ["TABLE", "--yes"],
     "tables drop": ["OLD", "--yes"],
     "tables attach": ["TABLE"],
+    "sql": ["SELECT 1"],
     "audit": [],
     "snapshot": [],
     "profiles list": [],
@@ -105,13 +110,14 @@ def test_what_a_command_answers_is_json(seb, name, monkeypatch):
     seb.good("profiles", "add", "there", "--url", "http://a", "--key-command", "x")
     seb("topics", "create", "TOPIC", "--key-index", "history")  # is there, perhaps, and was changed
     seb("topics", "create", "parent")
-    if name.startswith("tables"):
+    if name == "sql" or name.startswith("tables"):
         with_table(seb, "TABLE")
     if name == "tables drop":
         with_table(seb, "OLD")
         seb.good("topics", "change", "OLD", "table=none")
     seb.good("produce", "TOPIC", "--key", "a", stdin=b"1\n2\n")
     seb.good("groups", "commit", "GROUP", "TOPIC=1", "--allow-backward")
+    seb.good("queues", "set", "QUEUE", "--topic", "TOPIC")
     made = seb.good("api-keys", "create", "k", "--grant", "admin", "--json").json
     arguments = [made["api_key_id"] if word == "KEY" else word for word in NEEDED[name]]
     told = seb.good(*name.split(), *arguments, "--json", stdin=b"one\n")

@@ -41,7 +41,7 @@ LET_IN: Final[dict[Need, frozenset[str]]] = {
 @dataclass(frozen=True, kw_only=True)
 class Ask:
     """`status`: what the first caller gets who is let in. Names in braces, also in `json`, are
-    filled in: topic, group, generation, api_key_id, path."""
+    filled in: topic, group, queue, generation, api_key_id, path."""
 
     need: Need
     status: int = 200
@@ -94,6 +94,16 @@ ASKS: Final[dict[str, Ask]] = {
     "releaseLease": Ask(need="consume", status=204, query="generation={generation}"),
     "resetGroup": Ask(need="manage", json={"to": "earliest"}),
     "deleteGroup": Ask(need="manage", status=204),
+    # work queues
+    "listQueues": Ask(need="any key"),
+    "getQueue": Ask(need="see group"),
+    "setQueue": Ask(need="admin", json={"topics": ["{topic}"]}),  # manage and consume
+    "deleteQueue": Ask(need="manage", status=204),
+    "takeRecords": Ask(need="consume", json={}),
+    "ackDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
+    "retryDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
+    "rejectDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
+    "extendDeliveries": Ask(need="consume", json={"deliveries": ["x"], "lease_ms": 1000}),
     # topics
     "listTopics": Ask(need="any key"),
     "getTopic": Ask(need="see"),
@@ -109,6 +119,7 @@ ASKS: Final[dict[str, Ask]] = {
     "resumeTable": Ask(need="manage", status=404),
     "repairTable": Ask(need="manage", status=404),
     "dropTable": Ask(need="manage", status=404),
+    "querySql": Ask(need="any key", status=409, json={"sql": "SELECT 1"}),
     # compactions elsewhere: refused here for want of one, or of signed URLs
     "beginCompaction": Ask(need="manage", status=409),
     "getCompaction": Ask(need="manage", status=404),

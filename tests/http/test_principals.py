@@ -25,11 +25,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 METHODS = {"get", "put", "post", "patch", "delete"}
 # Lists: whoever has a key gets an answer, and others' things are not in it.
-LISTS: dict[str, Need] = {"listTopics": "see", "listGroups": "see group", "listInlets": "manage"}
+LISTS: dict[str, Need] = {"listTopics": "see", "listGroups": "see group", "listInlets": "manage",
+                          "listQueues": "see group"}  # fmt: skip
 OF_MANY = {"readMany", "makeTicket"}
 ELSEWHERE = ("other", "neighbour")  # whose topics are others
 # Of a group, as if it were not there, to who may see none of its topics.
-NOT_THERE = {"getGroup", "resetGroup", "deleteGroup"}
+NOT_THERE = {
+    "getGroup", "resetGroup", "deleteGroup", "getQueue", "deleteQueue", "takeRecords",
+    "ackDeliveries", "retryDeliveries", "rejectDeliveries", "extendDeliveries",
+}  # fmt: skip
 # To whoever may not manage its topic, or consume it.
 NOT_THERE_AT_ALL = {"getInlet", "deleteInlet", "icebergTable", "icebergMetrics"}
 LEASES = {"takeLease", "releaseLease"}  # of a group that is not there are anybody's
@@ -37,7 +41,8 @@ LEASES = {"takeLease", "releaseLease"}  # of a group that is not there are anybo
 NO_PAGES = ("application/json", "application/problem+json", "application/octet-stream",
             "text/plain", "text/javascript", "multipart/form-data", "application/vnd.")  # fmt: skip
 ABSENT = {
-    "topic": "target.absent", "group": "target.absent", "path": "target/absent",
+    "topic": "target.absent", "group": "target.absent", "queue": "target.absent",
+    "path": "target/absent",
     "api_key_id": "abcdefgh", "inlet": "target.absent", "table": "target.absent",
 }  # fmt: skip
 
@@ -164,10 +169,13 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
     if "{inlet}" in path:
         inlet = {"topic": topic, "verify": {"scheme": "github"}, "secrets": ["a secret"]}
         await seb.client.put(f"/v1/inlets/{topic}", json=inlet)
+    if path.startswith("/v1/queues"):
+        await seb.client.put(f"/v1/queues/{topic}", json={"topics": [topic]})
     of_key = "{api_key_id}" in path
     return {
         "topic": topic,
         "group": group,
+        "queue": topic,
         "path": topic.replace(".", "/"),
         "api_key_id": (await make_key(seb, ("consume",)))["api_key_id"] if of_key else "",
         "generation": str(generation),

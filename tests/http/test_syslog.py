@@ -14,7 +14,8 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.errors import ConfigurationError, OverloadedError
-from seb_appliance.protocols.syslog.listening import Syslog, tls_context
+from seb_appliance.protocols.sockets.listening import tls_context
+from seb_appliance.protocols.syslog.listening import Syslog
 from seb_appliance.protocols.syslog.messages import AT_ONCE
 from tests.support.appliance import running_appliance
 
@@ -198,7 +199,7 @@ async def test_tls_takes_senders_with_a_certificate_alone(seb, tmp_path):
         subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
         parts = [(tmp_path / part).read_text() for part in ("cert", "key")]
         (tmp_path / f"{name}.pem").write_text("".join(parts))
-    tls = tls_context(tmp_path / "server.pem", tmp_path / "client.pem")
+    tls = tls_context(tmp_path / "server.pem", tmp_path / "client.pem", "syslog_tls_certificate")
     theirs = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
     theirs.check_hostname = False
     async with listening(seb, "logs.tls", senders=(), tls=tls) as syslog:

@@ -26,7 +26,7 @@ LEAVES = {
     "tasks",
     "traces",
 }
-SETTINGS = {"setting_sources", "settings"}
+SETTINGS = {"setting_kinds", "setting_sources", "settings"}
 ROOMS = {
     "api",
     "bench",
@@ -84,7 +84,7 @@ MAY_USE = {
     "leaf": set(),
     "formats": {"backports", "crc32c", "msgspec", "pyarrow"},
     "broker": {"crc32c", "msgspec"},
-    "lake": {"msgspec", "pyarrow"},
+    "lake": {"duckdb", "fsspec", "msgspec", "pyarrow"},
     "storage": {"backports", "boto3", "botocore", "crc32c", "msgspec", "types_boto3_s3", "urllib3"},
     "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
     "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},

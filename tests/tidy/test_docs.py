@@ -20,7 +20,8 @@ from seb_appliance.ops.checks.findings import CODES
 from seb_appliance.ops.cost.prices import PROVIDERS
 from seb_appliance.protocols.inlets.inlets import InletWanted
 from seb_appliance.protocols.inlets.settings import Scheme
-from seb_appliance.settings import SETTINGS, Setting
+from seb_appliance.setting_kinds import Setting
+from seb_appliance.settings import SETTINGS
 
 ARCHITECTURE_LINES_MAX = 150
 ARCHITECTURE_WORDS_MAX = 1_800
@@ -159,6 +160,7 @@ def metrics() -> set[str]:
     reports = (
         package / "ops/serve/status.py",
         package / "protocols/inlets/reporting.py",
+        package / "protocols/mqtt/listening.py",
         package / "protocols/syslog/listening.py",
     )
     for path in (*package.glob("broker/*.py"), *reports):

@@ -12,7 +12,6 @@ ROOT = Path(__file__).parents[2]
 # What others say, and what we say.
 OURS = {
     "message": "record",
-    "queue": "topic",
     "stream": "topic",
     "channel": "topic",
     "partition": "topic",

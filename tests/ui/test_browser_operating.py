@@ -186,3 +186,38 @@ def test_an_inlet_is_created_used_rotated_and_deleted(
         page.get_by_label("Type the name of the inlet").fill(name)
         page.get_by_role("button", name="Delete the inlet").click()
         expect(page.locator(".notice")).to_have_text(f"{name} is deleted. Its topic stays.")
+
+
+def with_table(seb: Serving) -> None:
+    settings = json.dumps({"table": "iceberg", "table_columns": "city:string, degrees:double"})
+    seb.request("PUT", "/v1/topics/weather", settings.encode(), "application/json")
+    listed = seb.request("GET", "/v1/tables")[1]
+    if not any(one["rows"] for one in json.loads(listed)["tables"]):
+        value = json.dumps({"city": HOSTILE, "degrees": 21.5}).encode()
+        seb.request("POST", "/v1/topics/weather/records", value)
+    while not any(one["rows"] for one in json.loads(listed)["tables"]):  # each look is a request
+        listed = seb.request("GET", "/v1/tables")[1]
+
+
+@pytest.mark.parametrize("javascript", [True, False])
+def test_a_table_is_read_with_sql(
+    chromium: Browser, seb: Serving, axe: str, javascript: bool
+) -> None:
+    with_table(seb)
+    with visiting(chromium, seb, java_script_enabled=javascript) as page:
+        log_in(page)
+        page.goto("/ui/tables/weather")
+        page.get_by_role("button", name="Run").click()
+        expect(page.get_by_role("status")).to_contain_text("1 row in")
+        rows = page.get_by_role("region", name="Rows")
+        expect(rows).to_contain_text(HOSTILE)
+        page.set_viewport_size({"width": 400, "height": 900})
+        if javascript:
+            check(page, axe, "sql")
+        page.get_by_label("A statement that reads tables").fill("SELECT nothing FROM weather")
+        page.get_by_role("button", name="Run").click()
+        expect(page.get_by_role("alert")).to_contain_text('column "nothing" not found')
+        page.get_by_label("A statement that reads tables").fill("SELECT degrees FROM weather")
+        with page.expect_download() as saved:
+            page.get_by_role("button", name="Save as CSV").click()
+        assert saved.value.path().read_bytes() == b"degrees\r\n21.5\r\n"

@@ -48,6 +48,7 @@ _NAME: Final[Json] = {
 OF_PATH: Final[dict[str, Json]] = {
     "topic": _parameter("path", "topic", "Name of the topic.", _NAME, "orders.eu"),
     "group": _parameter("path", "group", "Name of the consumer group.", _NAME, "lake.orders"),
+    "queue": _parameter("path", "queue", "Name of the queue.", _NAME, "mails"),
     "offset": _parameter(
         "path",
         "offset",

@@ -43,12 +43,14 @@ from seb_appliance.api.routes.manage import (
     audit,
     compactions,
     health,
+    sql,
     status,
     tables,
     topics,
 )
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.routes.manage.status import CostOut
+from seb_appliance.api.routes.queues import queues, work
 from seb_appliance.api.routes.records import (
     consume,
     live_many,
@@ -84,12 +86,15 @@ _ROUTES: Final[tuple[Route, ...]] = (
     *groups.ROUTES,
     *offsets.ROUTES,
     *group_records.ROUTES,
+    *queues.ROUTES,
+    *work.ROUTES,
     *api_keys.ROUTES,
     *audit.ROUTES,
     *topics.ROUTES,
     *manifest.ROUTES,
     *compactions.ROUTES,
     *tables.ROUTES,
+    *sql.ROUTES,
     *status.ROUTES,
     *health.ROUTES,
     *schema.ROUTES,

@@ -16,6 +16,7 @@ from seb_appliance.broker.append.retry_results import Producers, RememberedReque
 from seb_appliance.broker.groups.groups import Groups
 from seb_appliance.broker.lake.tables import LakeTables
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
+from seb_appliance.broker.queues.progress import Queues
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import (
     IndexRows,
@@ -64,6 +65,7 @@ class Catalog:
         self.users = Users(loaded.users)
         self.documents = DocumentRows(loaded.documents)
         self.tables = LakeTables(loaded.lake_tables)
+        self.queues = Queues(loaded.queues)
         self._by_name: dict[str, Topic] = {}
         self._by_id: dict[int, Topic] = {}  # also held topics: deleted, with forks
         self._held: dict[str, Topic] = {}
@@ -206,6 +208,8 @@ class Catalog:
                     self.documents.apply(operation)
                 case _ if isinstance(operation, ops.TableEvent):
                     self.tables.apply(operation, header.created_us)
+                case _ if isinstance(operation, ops.QueueEvent):
+                    self.queues.apply(operation, header.created_us)
                 case _ if isinstance(operation, ops.GroupEvent):
                     self._change_group(operation, header)
                 # The creator of a topic or a group owns it.
@@ -279,6 +283,7 @@ class Catalog:
         topic.runs = []
         self.groups.forget_topic(topic.topic_id)
         self.producers.forget_topic(topic.topic_id)
+        self.queues.forget_topic(topic.topic_id)
         if topic.forks:
             self._held[topic.name] = topic
         # Without forks, a deleted topic's rows go and its name is free.

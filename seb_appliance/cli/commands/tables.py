@@ -1,4 +1,4 @@
-"""`seb tables …`: topics that are also tables in the bucket."""
+"""`seb tables …`: topics that are also tables in the bucket; `seb sql`, which reads them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from typing import Any, Final
 
 import click
 
+from seb_appliance import limits
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import Json, ListsByDefault, Result, ask, talks, yes_option
 from seb_appliance.cli.output import moment, outline, size, span, table, tell
+from seb_appliance.formats.lake.answers import csv_of
 from seb_appliance.formats.lake.columns import suggest as suggested
 from seb_appliance.formats.lake.readers import (
     ENGINES,
@@ -209,3 +211,34 @@ def attach(client: HttpClient, name: str, engine: str, newest: bool) -> Result:
             raise click.UsageError(f"{engine} needs Iceberg; table {name} is {found['formats']}")
         text = cells[engine]
     return Result({"engine": engine, "text": text}, text)
+
+
+@click.command()
+@click.argument("statement")
+@click.option("--csv", "as_csv", is_flag=True, help="CSV, for spreadsheets.")
+@click.option(
+    "--max-rows",
+    type=click.IntRange(1, limits.SQL_ROWS_MAX),
+    default=limits.SQL_ROWS_DEFAULT,
+    show_default=True,
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.001, limits.SQL_S_MAX),
+    default=limits.SQL_S_DEFAULT,
+    show_default=True,
+    help="Seconds.",
+)
+@talks
+def sql(client: HttpClient, statement: str, as_csv: bool, max_rows: int, timeout: float) -> Result:
+    """Run STATEMENT, which reads tables.
+
+    For example: seb sql "SELECT count(*) FROM orders_eu"
+    """
+    body = {"sql": statement, "max_rows": max_rows, "timeout_ms": int(timeout * 1_000)}
+    answer: Json = client.ask("POST", "sql", body=body)
+    names = [one["name"] for one in answer["columns"]]
+    note = f"only the first {len(answer['rows']):,} rows" if answer["truncated"] else ""
+    if as_csv:
+        return Result(answer, csv_of(names, answer["rows"]).rstrip("\r\n"), note=note)
+    return Result(answer, lambda _: table(names, answer["rows"], "no rows"), note=note)

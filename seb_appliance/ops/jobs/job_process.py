@@ -25,7 +25,7 @@ from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.tasks import start_child
 
-_LENGTH: Final = struct.Struct("<I")
+LENGTH: Final = struct.Struct("<I")
 _T = TypeVar("_T")
 
 
@@ -94,12 +94,12 @@ class JobProcess:
 
 def frame(value: object) -> bytes:
     body = msgspec.msgpack.encode(value, enc_hook=_as_text)
-    return _LENGTH.pack(len(body)) + body
+    return LENGTH.pack(len(body)) + body
 
 
 async def read_frame(reader: asyncio.StreamReader, kind: type[_T]) -> _T:
     """The next value. Raises IncompleteReadError when the pipe is closed."""
-    (length,) = _LENGTH.unpack(await reader.readexactly(_LENGTH.size))
+    (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
     return msgspec.msgpack.decode(
         await reader.readexactly(length), type=kind, dec_hook=lambda wanted, text: wanted(text)
     )

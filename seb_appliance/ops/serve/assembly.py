@@ -34,6 +34,7 @@ from seb_appliance.ops.jobs.lake.keeper import TableKeeper
 from seb_appliance.ops.jobs.lake.process import ChildTableWriter
 from seb_appliance.ops.jobs.last_used_job import LastUsedKeeper
 from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
+from seb_appliance.ops.jobs.sql.process import SqlProcess
 from seb_appliance.ops.jobs.standby_job import StandbyKeeper
 from seb_appliance.ops.jobs.tidier_job import TidierKeeper
 from seb_appliance.ops.jobs.tidier_process import ChildRewriter
@@ -95,6 +96,17 @@ def _no_tables(settings: Settings) -> str:
             "(pip install 'seb-appliance[arrow]')."
         )
     return ""
+
+
+def _no_sql(settings: Settings) -> str:
+    """Why there is no SQL, as a sentence; "" if there is."""
+    missing = [name for name in ("duckdb", "fsspec") if importlib.util.find_spec(name) is None]
+    if missing:
+        return (
+            f"SQL needs the package {missing[0]}, which is not installed on the appliance "
+            "(pip install 'seb-appliance[sql]')."
+        )
+    return _no_tables(settings)
 
 
 class Appliance:
@@ -251,6 +263,9 @@ class Appliance:
             broker.table_commits.place = TablePlace(
                 self.settings.address.uri, lambda ref: layout.object_key(mode, ref)
             )
+        broker.sql.unavailable = _no_sql(self.settings)
+        if not broker.sql.unavailable:
+            broker.sql.runner = SqlProcess(self._retrying("read"))
         return TableKeeper(
             broker.tables,
             broker.table_commits,

@@ -30,7 +30,7 @@ from seb_appliance.storage.stores.counted import CountedStore
 
 if TYPE_CHECKING:
     from seb_appliance.api.server.control import Answer, Handler
-    from seb_appliance.protocols.syslog.listening import Syslog
+    from seb_appliance.ops.serve.protocols import Ports
 
 
 class Promotion:
@@ -100,7 +100,7 @@ def serve(settings: Settings, console: Console) -> int:
 
     configure_logs(settings.log_level, settings.log_format)
     keep_freed_memory()
-    _allow_many_files()
+    _allow_many_files(settings)
     with (
         own_data_directory(settings.data),
         _listening(settings) as listener,
@@ -146,12 +146,13 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
         return EXIT_STOPPED
     drained = False
     try:
-        from seb_appliance.ops.serve.protocols import open_syslog
+        from seb_appliance.ops.serve.protocols import Ports
 
         writer = await appliance.start()
-        syslog = await open_syslog(settings, appliance.broker)
+        ports = Ports()
+        await ports.start(settings, appliance.broker)
         async with _servers(
-            appliance, process.listener, {"promote": refuse_promotion}, syslog
+            appliance, process.listener, {"promote": refuse_promotion}, ports
         ) as http:
             _say_started(console, appliance, process.listener.getsockname()[1])
             if promotion is not None:
@@ -161,8 +162,7 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
             gc.set_threshold(*_GC_THRESHOLDS)
             waited_for: set[asyncio.Future[None]] = {writer, process.stop, http}
             await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
-            if syslog is not None:
-                await syslog.stop()
+            await ports.stop()
             drained = await appliance.drain()
     finally:
         await appliance.close()
@@ -267,7 +267,7 @@ async def _servers(
     appliance: Appliance,
     listener: socket.socket,
     more: Mapping[str, Handler],
-    syslog: Syslog | None = None,
+    ports: Ports | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Serve HTTP and the command socket, with `more` commands, inside the block. Closes `listener`.
     Yields the task that serves HTTP; if it fails, the end of the block raises its error."""
@@ -280,7 +280,7 @@ async def _servers(
     async def reset_key(_arguments: Mapping[str, str]) -> dict[str, object]:
         return {"path": str(await reset_admin_key(broker, settings.data))}
 
-    server = HttpServer(appliance, more_samples=tuple if syslog is None else syslog.samples)
+    server = HttpServer(appliance, more_samples=tuple if ports is None else ports.samples)
     of_users = users_at_the_machine.handlers(broker, appliance.passwords)
     commands = {"reset-key": reset_key, **of_users, **more}
     control = await serve_control(settings.data / "control.sock", commands)
@@ -293,9 +293,10 @@ async def _servers(
         await running
 
 
-def _allow_many_files() -> None:
+def _allow_many_files(settings: Settings) -> None:
     """Raise the limit of open files (1,024 by default), as far as the hard limit allows."""
-    wanted = limits.CONNECTIONS_MAX + _FILES_BESIDE_CONNECTIONS
+    of_mqtt = 0 if settings.mqtt_port is None else limits.MQTT_CONNECTIONS_MAX
+    wanted = limits.CONNECTIONS_MAX + of_mqtt + _FILES_BESIDE_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterator
+from typing import Final
+from typing import Protocol as TypingProtocol
 
 from seb_appliance.api.encoding.formats import register
 from seb_appliance.api.encoding.problems import answer_exception
+from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.server.app import Protocol, openapi
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.broker import Broker
@@ -23,9 +26,6 @@ from seb_appliance.protocols.inlets.delivering import deliveries
 from seb_appliance.protocols.push import confluent, loki, otlp, splunk
 from seb_appliance.settings import Settings
 from seb_appliance.ui.app import Section
-
-if TYPE_CHECKING:
-    from seb_appliance.protocols.syslog.listening import Syslog
 
 register(*cloud_events.FORMATS, *arrow.FORMATS)
 _PUSHES: Final = (otlp.OTLP, loki.LOKI, splunk.EVENTS, splunk.RAW, confluent.CONFLUENT)
@@ -71,19 +71,65 @@ def sections(options: ApiOptions) -> list[Section]:
     return [inlet_page.section(options.secret_box)]
 
 
-async def open_syslog(settings: Settings, broker: Broker) -> Syslog | None:
-    """None unless the settings ask for it. Raises ConfigurationError."""
+class Port(TypingProtocol):
+    """A protocol with a port of its own."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def samples(self) -> Iterator[Sample]: ...
+
+
+class Ports:
+    """Those that are open. What the settings do not ask for is not imported."""
+
+    def __init__(self) -> None:
+        self._open: list[Port] = []
+
+    async def start(self, settings: Settings, broker: Broker) -> None:
+        """Raises ConfigurationError."""
+        for make in (_syslog, _mqtt):
+            port = make(settings, broker)
+            if port is not None:
+                await port.start()
+                self._open.append(port)
+
+    async def stop(self) -> None:
+        """Take nothing more, and wait until what was taken is stored or refused."""
+        for port in self._open:
+            await port.stop()
+        self._open.clear()
+
+    def samples(self) -> Iterator[Sample]:
+        """The metrics."""
+        for port in self._open:
+            yield from port.samples()
+
+
+def _syslog(settings: Settings, broker: Broker) -> Port | None:
     if settings.syslog_listen is None:
         return None
-    from seb_appliance.protocols.syslog.listening import Syslog, tls_context
+    from seb_appliance.protocols.sockets.listening import tls_context
+    from seb_appliance.protocols.syslog.listening import Syslog
 
-    tls = None
-    if settings.syslog_tls_certificate is not None and settings.syslog_tls_client_ca is not None:
-        tls = tls_context(settings.syslog_tls_certificate, settings.syslog_tls_client_ca)
+    tls, certificate = None, settings.syslog_tls_certificate
+    if certificate is not None and settings.syslog_tls_client_ca is not None:
+        tls = tls_context(certificate, settings.syslog_tls_client_ca, "syslog_tls_certificate")
     address, topic = settings.syslog_address, settings.syslog_topic
-    syslog = Syslog(broker, address, topic, senders=settings.syslog_senders, tls=tls)
-    await syslog.start()
-    return syslog
+    return Syslog(broker, address, topic, senders=settings.syslog_senders, tls=tls)
+
+
+def _mqtt(settings: Settings, broker: Broker) -> Port | None:
+    if settings.mqtt_port is None:
+        return None
+    from seb_appliance.protocols.mqtt.listening import Mqtt
+    from seb_appliance.protocols.sockets.listening import tls_context
+
+    tls, certificate = None, settings.mqtt_tls_certificate
+    if certificate is not None:
+        tls = tls_context(certificate, settings.mqtt_tls_client_ca, "mqtt_tls_certificate")
+    return Mqtt(broker, (settings.host, settings.mqtt_port), settings.mqtt_topic, tls=tls)
 
 
 @functools.cache

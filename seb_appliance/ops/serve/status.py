@@ -52,6 +52,7 @@ def telemetry(appliance: Appliance) -> Telemetry:
     broker, sections, tidier = appliance.broker, appliance.sections, appliance.tidier
     stored, behind = broker.tidying.stored.all(), broker.gauges.groups_behind()
     objects = [(found.length, found.living_bytes) for found in stored]
+    queues = broker.queues.live()
     oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.report()
     return Telemetry(
         status=status(appliance),
@@ -88,6 +89,10 @@ def telemetry(appliance: Appliance) -> Telemetry:
         ),
         dates_refused=appliance.clock.dates_refused,
         group_lag_worst=max((found.lag for found in behind), default=0),
+        queue_in_flight=sum(len(queue.deliveries.out) for queue in queues),
+        queue_aside=sum(queue.deliveries.aside for queue in queues),
+        queue_doomed=sum(len(queue.deliveries.doomed) for queue in queues),
+        queue_takers=sum(queue.waiting_takers for queue in queues),
         loop_delay_worst_s=appliance.loop_probe.worst_s,
         parsed_bodies=appliance.parser.parsed,
         parser_restarts=appliance.parser.restarts,
@@ -144,6 +149,7 @@ def status(appliance: Appliance) -> Status:
         counts=Counts(
             topics=totals.topics,
             groups=broker.groups.count,
+            queues=len(broker.queues.all()),
             api_keys=len(broker.access.all()),
             records=totals.records,
         ),
@@ -221,6 +227,7 @@ def _tables(appliance: Appliance) -> TablesStatus:
     keeper, commits = appliance.tables, appliance.broker.table_commits
     tables = appliance.broker.tables.all()
     published = appliance.broker.tables.published
+    sql = appliance.broker.sql
     return TablesStatus(
         doing=keeper.doing,
         failure=keeper.failure,
@@ -232,6 +239,9 @@ def _tables(appliance: Appliance) -> TablesStatus:
         unpublished=sum(published(t.head.table_id) is None for t in tables),
         foreign=len(commits.foreign),
         memory_bytes=keeper.writer.rss_bytes,
+        sql_queries=sum(sql.outcomes.values()),
+        sql_failures=sum(sql.outcomes.values()) - sql.outcomes["ok"],
+        sql_seconds=sql.seconds,
         **asdict(keeper.counters),
     )
 

@@ -30,7 +30,7 @@ from seb_appliance.api.server.auth import let_in, peer_address, refuse_attached_
 from seb_appliance.api.server.bodies import read_body
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.lake.names import metadata_name
-from seb_appliance.broker.lake.table import LakeTable, TableHead
+from seb_appliance.broker.lake.table import TableHead
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
     BadRequestError,
@@ -229,24 +229,13 @@ async def namespace(ctx: RequestContext) -> object:
 def _readable(broker: Broker, key: ApiKeyView) -> dict[str, TableHead]:
     """What the key may read of what is published, by name. A name does not depend on who asks."""
     found = {}
-    for name, table in named_tables(broker).items():
+    for name, table in broker.sql.named().items():
         head = broker.tables.published(table.head.table_id)
-        if head is not None and broker.may(key, "consume", table.head.definition.name):
+        if head is None or "iceberg" not in head.definition.formats:
+            continue
+        if broker.may(key, "consume", table.head.definition.name):
             found[name] = head
     return found
-
-
-def named_tables(broker: Broker) -> dict[str, LakeTable]:
-    """All tables in Iceberg's format, by their names here. Tables of topics that are there come
-    first, then the older ones: a name that is taken gets the beginning of the table's id."""
-    tables = [one for one in broker.tables.all() if "iceberg" in one.head.definition.formats]
-    named: dict[str, LakeTable] = {}
-    for table in sorted(tables, key=lambda one: broker.table_commits.state(one) == "detached"):
-        table_id = table.head.table_id
-        plain = table.head.definition.name.lower().replace(".", "_")
-        names = (plain, f"{plain}_{table_id[:8]}", f"{plain}_{table_id}")
-        named[next(name for name in names if name not in named)] = table
-    return named
 
 
 @route(
@@ -287,7 +276,9 @@ def _found(ctx: RequestContext) -> TableHead:
     its readers are told of one that is not published yet."""
     _check_namespace(ctx)
     name, key = ctx.path["table"], ctx.call.key
-    table = named_tables(ctx.broker).get(name)
+    table = ctx.broker.sql.named().get(name)
+    if table is not None and "iceberg" not in table.head.definition.formats:
+        table = None
     if table is None or not ctx.broker.may(key, "consume", table.head.definition.name):
         raise NotFoundError(f"There is no table {name[:150]!r} that you may consume.")
     head = ctx.broker.tables.published(table.head.table_id)

@@ -13,7 +13,6 @@ import logging
 import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from seb_appliance import limits
@@ -30,6 +29,7 @@ from seb_appliance.errors import (
     ShareExceededError,
 )
 from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.protocols.sockets.listening import Connections
 from seb_appliance.protocols.syslog.messages import AT_ONCE, BadFrameError, Framer, read_header
 
 _log = logging.getLogger(__name__)
@@ -59,7 +59,9 @@ class Syslog:
         self._tls = tls
         grants = (Grant(operation="produce", topics=topic),)
         self._key = ApiKeyView("syslog", "syslog", grants, broker.clock.wall_us())
-        self._by_address: Counter[str] = Counter()  # open connections
+        self._connections = Connections(
+            limits.SYSLOG_CONNECTIONS_MAX, limits.SYSLOG_CONNECTIONS_PER_ADDRESS_MAX
+        )
         self._reading: set[asyncio.Task[Any]] = set()
         self._storing: set[asyncio.Task[Appended]] = set()
         self._counts: Counter[str] = Counter()
@@ -101,8 +103,8 @@ class Syslog:
 
     def samples(self) -> Iterator[Sample]:
         """The metrics."""
-        connections = sum(self._by_address.values())
-        yield Sample("seb_syslog_connections", "Open syslog connections.", "gauge", connections)
+        text, count = "Open syslog connections.", self._connections.open
+        yield Sample("seb_syslog_connections", text, "gauge", count)
         text = "Messages that arrived by syslog, by what became of them."
         for outcome in ("stored", "dropped", "unknown"):
             count = self._counts[outcome]
@@ -117,9 +119,9 @@ class Syslog:
         task = asyncio.current_task()
         assert task is not None
         self._reading.add(task)
-        self._by_address[address] += 1
+        has_room = self._connections.enter(address)
         try:
-            if self._may_send(address):
+            if self._may_send(address, has_room=has_room):
                 await self._read(reader, address)
         except (BadFrameError, TimeoutError) as error:
             self._refuse(address, str(error) or "the rest of a message did not arrive")
@@ -127,17 +129,14 @@ class Syslog:
             pass  # the sender is gone
         finally:
             self._reading.discard(task)
-            self._by_address[address] -= 1
-            if not self._by_address[address]:
-                del self._by_address[address]
+            self._connections.leave(address)
             writer.close()
 
-    def _may_send(self, address: str) -> bool:
+    def _may_send(self, address: str, *, has_room: bool) -> bool:
         if not self._is_known(address):
             self._refuse(address, "it is in none of the syslog_networks")
             return False
-        of_address = self._by_address[address] > limits.SYSLOG_CONNECTIONS_PER_ADDRESS_MAX
-        if of_address or sum(self._by_address.values()) > limits.SYSLOG_CONNECTIONS_MAX:
+        if not has_room:
             self._refuse(address, "there are too many connections")
             return False
         return True
@@ -287,15 +286,3 @@ class _Datagrams(asyncio.DatagramProtocol):
 def _address_of(writer: asyncio.StreamWriter) -> str:
     name = writer.get_extra_info("peername")
     return str(name[0]) if name else "0.0.0.0"  # noqa: S104 - gone already; in no network
-
-
-def tls_context(certificate: Path, client_ca: Path) -> ssl.SSLContext:
-    """Raises ConfigurationError."""
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.verify_mode = ssl.CERT_REQUIRED
-    try:
-        context.load_cert_chain(certificate)
-        context.load_verify_locations(client_ca)
-    except (OSError, ssl.SSLError) as error:
-        raise ConfigurationError(f"syslog_tls_certificate: {error}") from error
-    return context

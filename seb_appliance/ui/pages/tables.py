@@ -8,14 +8,18 @@ from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.lake.names import metadata_name
+from seb_appliance.broker.lake.queries import SqlAnswer
 from seb_appliance.broker.lake.table import LakeTable
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.errors import BadRequestError
+from seb_appliance.formats.lake.answers import csv_of
 from seb_appliance.formats.lake.readers import (
     KEYED,
     first_cells,
     newest_by_key,
     table_name,
 )
+from seb_appliance.ui.answers import csv_file
 from seb_appliance.ui.options import Figure
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 from seb_appliance.ui.units import ago, count, size
@@ -23,6 +27,7 @@ from seb_appliance.ui.units import ago, count, size
 routes = Routes()
 _PATH: Final = "/ui/tables"
 _RAW_SHOWN: Final = 300  # characters
+_CELL_MAX: Final = 200  # characters of a value in an answer
 _STATES: Final = {
     "live": "commits are made in time",
     "behind": "records wait for longer than they should",
@@ -43,7 +48,9 @@ async def show(visit: Visit) -> ASGIApp:
 
 
 @routes.get("/tables/{table:str}")
-async def show_one(visit: Visit, table: str, problem: FormProblem | None = None) -> ASGIApp:
+async def show_one(
+    visit: Visit, table: str, problem: FormProblem | None = None, answer: SqlAnswer | None = None
+) -> ASGIApp:
     found = visit.broker.table_commits.find(table)
     head, definition = found.head, found.head.definition
     notes = visit.broker.table_commits.notes(head.table_id)
@@ -56,7 +63,7 @@ async def show_one(visit: Visit, table: str, problem: FormProblem | None = None)
     name = f"seb.topics.{table_name(definition.name)}"
     return visit.page(
         "table",
-        parts=["table-figures"],
+        parts=["table-figures", "sql-answer"],
         table=found,
         state=visit.broker.table_commits.state(found),
         figures=_figures(visit, found),
@@ -70,10 +77,35 @@ async def show_one(visit: Visit, table: str, problem: FormProblem | None = None)
         location=location.rstrip("/"),
         cells=first_cells(definition.name, visit.origin, location.rstrip("/"), metadata),
         newest={engine: newest_by_key(engine, name, has_value=has_value) for engine in KEYED},
+        answer=answer,
+        statement=visit.form.text("sql") or _first_query(visit, found),
+        no_sql=visit.broker.sql.unavailable,
+        cell_max=_CELL_MAX,
         every_s=limits.SAMPLE_EVERY_S,
         path=f"{_PATH}/{table}",
         problem=problem,
+        # htmx shows no other answer.
+        status=200 if visit.part == "sql-answer" else None,
     )
+
+
+def _first_query(visit: Visit, table: LakeTable) -> str:
+    names = {found.head.table_id: name for name, found in visit.broker.sql.named().items()}
+    name = names[table.head.table_id]
+    return f'SELECT * FROM "{name}" ORDER BY "offset" DESC LIMIT 20'  # noqa: S608, only shown
+
+
+@routes.post("/tables/{table:str}/sql", {"sql", "as"}, role="viewer", again=show_one)
+async def query(visit: Visit, table: str) -> ASGIApp:
+    visit.broker.table_commits.find(table)
+    statement = visit.form.text("sql")
+    if len(statement.encode()) > limits.SQL_STATEMENT_BYTES_MAX:
+        raise BadRequestError("The statement is too long.")
+    answer = await visit.broker.sql.query(OPERATOR, statement, lambda _: True)
+    if visit.form.text("as") == "csv":
+        names = [name for name, _ in answer.result.columns]
+        return csv_file(f"{table}.csv", csv_of(names, answer.result.rows))
+    return await show_one(visit, table, answer=answer)
 
 
 def _figures(visit: Visit, table: LakeTable) -> list[Figure]:

@@ -1,0 +1,247 @@
+"""`/v1/queues` and `/v1/queues/{queue}`, and what an API key may do with a queue.
+
+A queue is to grants what a group is: an API key needs its operation on each topic that the queue
+reads, for a group pattern that matches the queue's name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from seb_appliance.api.encoding.answers import format_time, json_answer
+from seb_appliance.api.openapi.shared import REMOVAL_ERRORS, WRITE_ERRORS
+from seb_appliance.api.routes.route import (
+    RequestContext,
+    json_body,
+    json_reply,
+    no_content,
+    route,
+)
+from seb_appliance.broker.queues.admission import no_such_queue
+from seb_appliance.broker.queues.progress import Queue
+from seb_appliance.broker.queues.work_queues import QueueView
+from seb_appliance.errors import BadNameError, QueueNotFoundError
+from seb_appliance.formats.queues.queues import QueueSettings
+
+_MANY_WORDS: Final = 65  # more than a pattern of a grant can spell out
+
+
+class QueueOut(msgspec.Struct):
+    """A queue and its settings. `updated`: when it was made or changed."""
+
+    queue: str
+    settings: QueueSettings
+    updated: str
+
+
+class QueuesOut(msgspec.Struct):
+    queues: list[QueueOut]
+
+
+class QueueTopicOut(msgspec.Struct):
+    """`waiting`: records that are not done, those in flight included; `lost`: records that the
+    topic did not have any more when they would have been handed out."""
+
+    topic: str
+    topic_id: int
+    waiting: int
+    acked: int
+    rejected: int
+    lost: int
+
+
+class QueueDetailsOut(QueueOut):
+    """`in_flight`: records that are out with workers. Others wait for their retry (`delayed`), are
+    behind an earlier one of their record key (`parked`), or are to become dead letters (`doomed`;
+    `failure` says why that fails). `waiting_takers`: requests that wait for a record."""
+
+    topics: list[QueueTopicOut]
+    in_flight: int
+    delayed: int
+    parked: int
+    doomed: int
+    waiting_takers: int
+    failure: str
+
+
+_QUEUE: Final = {
+    "queue": "mails",
+    "settings": {
+        "topics": ["orders.*"],
+        "ordering": "none",
+        "lease_ms": 30_000,
+        "max_deliveries": 5,
+        "retry": {"min_ms": 1_000, "max_ms": 300_000, "factor": 2.0, "jitter": 0.2},
+        "dead_letter": "mails.dead",
+        "max_in_flight": 10_000,
+        "start": "earliest",
+    },
+    "updated": "2026-11-21T10:00:00.000123Z",
+}
+_DETAILS: Final = {
+    **_QUEUE,
+    "topics": [
+        {
+            "topic": "orders.eu",
+            "topic_id": 3,
+            "waiting": 2,
+            "acked": 1_044,
+            "rejected": 0,
+            "lost": 0,
+        }
+    ],
+    "in_flight": 1,
+    "delayed": 0,
+    "parked": 0,
+    "doomed": 0,
+    "waiting_takers": 3,
+    "failure": "",
+}
+
+
+def queue_of(ctx: RequestContext) -> str:
+    return ctx.path["queue"]
+
+
+def may_use(ctx: RequestContext, operation: str, queue: str, topics: list[str]) -> bool:
+    """Whether the API key may do that with a queue over these topics."""
+    may, key = ctx.broker.may, ctx.call.key
+    if not topics:
+        return may(key, operation, None, queue)
+    return all(may(key, operation, topic, queue) for topic in topics)
+
+
+async def authorize_queue(ctx: RequestContext, operation: str) -> None:
+    """On every topic that it reads. Raises ForbiddenError, which names none of them, and
+    QueueNotFoundError, also for a queue that the key may not see."""
+    queue = queue_of(ctx)
+    ctx.broker.authorize(ctx.call.key, operation, group=queue)
+    topics = await ctx.broker.queues.topics_of(queue)
+    if not may_use(ctx, operation, queue, topics):
+        if not _sees(ctx, queue, topics):
+            raise no_such_queue(queue)
+        raise ctx.broker.access.no_grant(ctx.call.key, operation, None, queue)
+
+
+def _sees(ctx: RequestContext, queue: str, topics: list[str]) -> bool:
+    return any(may_use(ctx, operation, queue, topics) for operation in ("consume", "manage"))
+
+
+def _samples(pattern: str) -> list[str]:
+    """Names that stand for all that the pattern matches: only another wildcard matches `-`."""
+    names = []
+    for count in (1, _MANY_WORDS):
+        words: list[str] = []
+        for word in pattern.split("."):
+            words += ["-"] * (count if word == "**" else 1) if "*" in word else [word]
+        names.append(".".join(words))
+    return names
+
+
+def _out(queue: Queue) -> QueueOut:
+    return QueueOut(queue.name, queue.settings, format_time(queue.set_us))
+
+
+def _details(view: QueueView) -> QueueDetailsOut:
+    return QueueDetailsOut(
+        view.name,
+        view.settings,
+        format_time(view.set_us),
+        msgspec.convert(view.topics, list[QueueTopicOut], from_attributes=True),
+        view.in_flight,
+        view.delayed,
+        view.parked,
+        view.doomed,
+        view.waiting_takers,
+        view.failure,
+    )
+
+
+@route(
+    "GET",
+    "/v1/queues",
+    "listQueues",
+    tag="Queues",
+    summary="List the queues that the API key may see, by name",
+    replies=json_reply(QueuesOut, {"queues": [_QUEUE]}, "Queues"),
+)
+async def list_queues(ctx: RequestContext) -> object:
+    found = []
+    for queue in ctx.broker.queues.all():
+        try:
+            if _sees(ctx, queue.name, await ctx.broker.queues.topics_of(queue.name)):
+                found.append(_out(queue))
+        except QueueNotFoundError:  # deleted meanwhile
+            continue
+    return QueuesOut(found)
+
+
+@route(
+    "GET",
+    "/v1/queues/{queue}",
+    "getQueue",
+    tag="Queues",
+    summary="Show a queue: its settings, and what became of its records",
+    replies=json_reply(QueueDetailsOut, _DETAILS, "The queue"),
+    errors=(QueueNotFoundError,),
+)
+async def get_queue(ctx: RequestContext) -> object:
+    queue = queue_of(ctx)
+    if not ctx.broker.may(ctx.call.key, "manage", group=queue):
+        ctx.broker.authorize(ctx.call.key, "consume", group=queue)
+    if not _sees(ctx, queue, await ctx.broker.queues.topics_of(queue)):
+        raise no_such_queue(queue)
+    return _details(await ctx.broker.queues.describe(queue))
+
+
+@route(
+    "PUT",
+    "/v1/queues/{queue}",
+    "setQueue",
+    tag="Queues",
+    summary="Make a queue, or change it",
+    description="Needs the grants manage and consume on each topic and pattern of `topics`, for "
+    "groups that match the name of the queue, and produce on `dead_letter`. A change of `topics` "
+    "or `ordering` ends all leases; what the queue did on a topic that it does not read any more "
+    "is forgotten.",
+    body=json_body(QueueSettings, {"topics": ["orders.*"], "dead_letter": "mails.dead"}),
+    replies={
+        **json_reply(QueueOut, _QUEUE, "Changed"),
+        **json_reply(QueueOut, _QUEUE, "Made", status=201),
+    },
+    errors=(*WRITE_ERRORS, BadNameError, QueueNotFoundError),
+)
+async def set_queue(ctx: RequestContext) -> object:
+    queue, settings = queue_of(ctx), ctx.body
+    assert isinstance(settings, QueueSettings)
+    for operation in ("manage", "consume"):
+        for pattern in settings.topics:
+            for sample in _samples(pattern):
+                if not ctx.broker.may(ctx.call.key, operation, sample, queue):
+                    raise ctx.broker.access.no_grant(ctx.call.key, operation, pattern, queue)
+    if settings.dead_letter is not None:
+        ctx.broker.authorize(ctx.call.key, "produce", settings.dead_letter)
+    queues = ctx.broker.queues
+    if any(known.name == queue for known in queues.all()):
+        await authorize_queue(ctx, "manage")
+    made = await queues.put(queue, settings, ctx.call.actor)
+    return json_answer(201 if made else 200, _out(queues.get(queue)))
+
+
+@route(
+    "DELETE",
+    "/v1/queues/{queue}",
+    "deleteQueue",
+    tag="Queues",
+    summary="Delete a queue; its topics and dead letters stay",
+    replies=no_content("Deleted"),
+    errors=(*REMOVAL_ERRORS, QueueNotFoundError),
+)
+async def delete_queue(ctx: RequestContext) -> None:
+    await authorize_queue(ctx, "manage")
+    await ctx.broker.queues.delete(queue_of(ctx), ctx.call.actor)
+
+
+ROUTES: Final = [list_queues, get_queue, set_queue, delete_queue]

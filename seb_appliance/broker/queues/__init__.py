@@ -1,0 +1,1 @@
+"""Work queues: what is out, what waits, what is done."""

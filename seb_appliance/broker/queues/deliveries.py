@@ -1,0 +1,255 @@
+"""Which records of a queue are out, wait, or may be handed out next.
+
+A record from the log is *new* until it is met. Then it is in one of these: `out` with a worker,
+`waiting` for its retry, `ready` to be handed out again, `parked` behind an earlier one of its
+record key, `doomed` (to become a dead letter), or settled. Nothing here knows the log or a clock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Final, Literal, NamedTuple
+
+import msgspec
+
+from seb_appliance.broker.queues.due import DueTimes
+from seb_appliance.broker.queues.progress import Progress
+from seb_appliance.formats.queues.queues import FailedDelivery, QueueSettings
+
+Outcome = Literal["acked", "rejected", "lost"]
+# How a lease stands: it is the live one; its record is settled; or it has ended.
+Standing = Literal["live", "settled", "ended"]
+TOO_MANY_DELIVERIES: Final = "max_deliveries"
+
+
+class Place(NamedTuple):
+    topic_id: int
+    offset: int
+
+
+class Aside(msgspec.Struct, gc=False):
+    """A record that is not out. `attempts`: deliveries that failed; `first_us`: the first one, 0 if
+    there was none. `due_s`: of one that waits. `reason`: of a doomed one."""
+
+    key: bytes | None
+    attempts: int = 0
+    first_us: int = 0
+    due_s: float = 0.0
+    reason: str = ""
+
+
+class Out(msgspec.Struct, gc=False):
+    """A record that is out: the `attempt`-th delivery, under `lease`, until `ends_s`."""
+
+    key: bytes | None
+    attempt: int
+    first_us: int
+    lease: int
+    ends_s: float
+
+
+class _Reading(msgspec.Struct):
+    """New records of a topic begin at `cursor`."""
+
+    progress: Progress
+    cursor: int = 0
+
+
+class Deliveries:
+    def __init__(self, settings: QueueSettings, progress: Mapping[int, Progress]) -> None:
+        """`progress` by topic id; it is copied, and is ahead of the journal from then on."""
+        self.settings = settings
+        self.out: dict[Place, Out] = {}
+        self.waiting: dict[Place, Aside] = {}
+        self.ready: dict[Place, Aside] = {}
+        self.doomed: dict[Place, Aside] = {}
+        self.parked = 0
+        self._topics = {i: _Reading(one.copy()) for i, one in progress.items()}
+        self._leases = DueTimes[Place]()
+        self._retries = DueTimes[Place]()
+        self._is_ordered = settings.ordering == "key"
+        # The record keys of records that are met and not settled, and what is parked behind them.
+        self._keys: dict[tuple[int, bytes], deque[int] | None] = {}
+
+    def __len__(self) -> int:
+        """Records that are met and not settled."""
+        return len(self.out) + self.aside + len(self.doomed)
+
+    @property
+    def aside(self) -> int:
+        return len(self.waiting) + len(self.ready) + self.parked
+
+    def progress(self, topic_id: int) -> Progress:
+        """With what is not stored yet."""
+        return self._reading(topic_id).progress
+
+    def _reading(self, topic_id: int) -> _Reading:
+        found = self._topics.get(topic_id)
+        if found is None:
+            found = self._topics[topic_id] = _Reading(Progress())
+        return found
+
+    def forget_topic(self, topic_id: int) -> None:
+        """The topic is deleted: nothing of it is handed out, and no lease on it is live."""
+        self._topics.pop(topic_id, None)
+        for place in [place for place in self.out if place.topic_id == topic_id]:
+            self._leases.remove(place, self.out.pop(place).ends_s)
+        for place in [place for place in self.waiting if place.topic_id == topic_id]:
+            self._retries.remove(place, self.waiting.pop(place).due_s)
+        for places in (self.ready, self.doomed):
+            for place in [place for place in places if place.topic_id == topic_id]:
+                del places[place]
+        for held in [held for held in self._keys if held[0] == topic_id]:
+            self.parked -= len(self._keys.pop(held) or ())
+
+    # --- new records ---
+
+    def new(self, topic_id: int, end: int) -> tuple[int, int] | None:
+        """The next offsets below `end` (exclusive) that were not met and are not settled."""
+        reading = self._reading(topic_id)
+        found = reading.progress.settled.gap(reading.cursor, end)
+        reading.cursor = end if found is None else found[0]
+        return found
+
+    def unsettled(self, topic_id: int, log_start: int, log_end: int) -> int:
+        """How many offsets of the log are not settled, met or not."""
+        settled = self.progress(topic_id).settled
+        return sum(end - begin for begin, end in settled.gaps(log_start, log_end))
+
+    def lose(self, topic_id: int, end: int) -> list[tuple[int, int]]:
+        """The topic has no more new records below `end`: settle them, and return their ranges."""
+        reading = self._reading(topic_id)
+        gone = list(reading.progress.settled.gaps(reading.cursor, end))
+        for begin, until in gone:
+            reading.progress.lost += reading.progress.settle(begin, until)
+        reading.cursor = max(reading.cursor, end)
+        return gone
+
+    def meet(self, place: Place, key: bytes | None, now: tuple[float, int]) -> bool:
+        """The record is in the log: whether it may be handed out now; it is `ready` then. `now`:
+        monotonic seconds, and µs since the epoch."""
+        self._topics[place.topic_id].cursor = place.offset + 1
+        if self._is_ordered and key is not None:
+            held = (place.topic_id, key)
+            if held in self._keys:
+                behind = self._keys[held]
+                if behind is None:
+                    behind = self._keys[held] = deque()
+                behind.append(place.offset)
+                self.parked += 1
+                return False
+            self._keys[held] = None
+        else:
+            key = None
+        return self._begin(place, key, now)
+
+    def _begin(self, place: Place, key: bytes | None, now: tuple[float, int]) -> bool:
+        """Nothing is before the record: whether it is ready."""
+        failure = self._topics[place.topic_id].progress.failed.get(place.offset)
+        aside = Aside(key)
+        if failure is not None:
+            aside.attempts, aside.first_us = failure.attempts, failure.first_us
+            if aside.attempts >= self.settings.max_deliveries:
+                aside.reason = TOO_MANY_DELIVERIES
+                self.doomed[place] = aside
+                return False
+            if failure.due_us > now[1]:
+                self._wait(place, aside, now[0] + (failure.due_us - now[1]) / 1_000_000)
+                return False
+        self.ready[place] = aside
+        return True
+
+    def _wait(self, place: Place, aside: Aside, due_s: float) -> None:
+        aside.due_s = due_s
+        self.waiting[place] = aside
+        self._retries.add(place, due_s)
+
+    # --- handing out ---
+
+    def hand_out(self, place: Place, lease: int, ends_s: float, now_us: int) -> Out:
+        """A ready record goes out."""
+        aside = self.ready.pop(place)
+        first_us = aside.first_us or now_us
+        out = self.out[place] = Out(aside.key, aside.attempts + 1, first_us, lease, ends_s)
+        self._leases.add(place, ends_s)
+        return out
+
+    def standing(self, place: Place, lease: int) -> Standing:
+        out = self.out.get(place)
+        if out is not None and out.lease == lease:
+            return "live"
+        reading = self._topics.get(place.topic_id)
+        is_settled = reading is not None and place.offset in reading.progress.settled
+        return "settled" if is_settled else "ended"
+
+    def extend(self, place: Place, ends_s: float) -> None:
+        """The live lease ends at `ends_s` instead."""
+        out = self.out[place]
+        self._leases.remove(place, out.ends_s)
+        self._leases.add(place, ends_s)
+        out.ends_s = ends_s
+
+    def take_back(self, place: Place) -> Out:
+        """The record is not out any more; one of `settle`, `fail` and `doom` follows."""
+        out = self.out.pop(place)
+        self._leases.remove(place, out.ends_s)
+        return out
+
+    def undo(self, place: Place) -> None:
+        """The record never reached a worker: it is ready as before, and no delivery counts."""
+        out = self.take_back(place)
+        first_us = out.first_us if out.attempt > 1 else 0
+        self.ready[place] = Aside(out.key, out.attempt - 1, first_us)
+
+    def fail(self, place: Place, out: Out, due: tuple[float, int]) -> FailedDelivery:
+        """The delivery failed: the record waits until `due` (as `now`), or is doomed."""
+        failure = FailedDelivery(place.offset, out.attempt, due[1], out.first_us)
+        self._topics[place.topic_id].progress.failed[place.offset] = failure
+        aside = Aside(out.key, out.attempt, out.first_us)
+        if out.attempt >= self.settings.max_deliveries:
+            aside.reason = TOO_MANY_DELIVERIES
+            self.doomed[place] = aside
+        else:
+            self._wait(place, aside, due[0])
+        return failure
+
+    def doom(self, place: Place, out: Out, reason: str) -> None:
+        self.doomed[place] = Aside(out.key, out.attempt, out.first_us, reason=reason)
+
+    def settle(
+        self, place: Place, key: bytes | None, outcome: Outcome, now: tuple[float, int]
+    ) -> None:
+        """The record, which is in none of the dicts any more, is done: the next one of its record
+        key begins. `key`: of the `Out` or `Aside`."""
+        topic_id, offset = place
+        progress = self._topics[topic_id].progress
+        new = progress.settle(offset, offset + 1)
+        setattr(progress, outcome, getattr(progress, outcome) + new)
+        if key is None:
+            return
+        behind = self._keys[topic_id, key]
+        if behind:
+            self.parked -= 1
+            self._begin(Place(topic_id, behind.popleft()), key, now)
+        else:
+            del self._keys[topic_id, key]
+
+    # --- time ---
+
+    def ended(self, now_s: float) -> Iterator[tuple[Place, Out]]:
+        """Take back what was out for longer than its lease."""
+        for place in self._leases.due(now_s):
+            yield place, self.out.pop(place)
+
+    def come_due(self, now_s: float) -> Iterator[Place]:
+        """What has waited becomes ready."""
+        for place in self._retries.due(now_s):
+            self.ready[place] = self.waiting.pop(place)
+            yield place
+
+    @property
+    def next_s(self) -> float | None:
+        """When `ended` or `come_due` has something to do next."""
+        times = [t for t in (self._leases.next_s, self._retries.next_s) if t is not None]
+        return min(times, default=None)

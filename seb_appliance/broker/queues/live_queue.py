@@ -1,0 +1,447 @@
+"""One queue at work: hands records out, takes them back, and keeps takers waiting.
+
+It is made on first use from the applied progress, and is ahead of the journal from then on. One
+taker at a time looks for records; the others wait, and cost nothing until something changes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.queues.admission import QueueAdmission
+from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Outcome, Place
+from seb_appliance.broker.queues.progress import Progress, Queue
+from seb_appliance.broker.read.reads import Reads, bytes_of
+from seb_appliance.broker.record_keys.queries import key_of, pick
+from seb_appliance.broker.shares import Shares
+from seb_appliance.broker.topics.names import Patterns
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.broker.values import BatchSlice, From, ReadRequest
+from seb_appliance.clock import Clock, Timer
+from seb_appliance.errors import (
+    OffsetExpiredError,
+    OffsetOutOfRangeError,
+    SebError,
+    TopicNotFoundError,
+    TopicReplacedError,
+)
+from seb_appliance.formats.queues.queues import FailedDelivery
+
+_AT_ONCE: Final = 500  # leases that end, or retries that come due, without a break
+_READS_PER_TAKE: Final = 32  # so that a taker whose records are all parked answers some day
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Records of one topic that go out, neighbours of one batch; `deliveries` in the same
+    order."""
+
+    topic: Topic
+    piece: BatchSlice
+    deliveries: list[Out]
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What all queues share. `shares` count deliveries that are not settled, `waiters` those who
+    wait. `flush`: store what a queue has to write."""
+
+    reads: Reads
+    admission: QueueAdmission
+    shares: Shares
+    waiters: Shares
+    clock: Clock
+    next_lease: Callable[[], int]
+    flush: Callable[[LiveQueue], None]
+    bury: Callable[[LiveQueue], None]
+
+
+class LiveQueue:
+    def __init__(self, queue: Queue, topics: Iterable[Topic], tools: Tools) -> None:
+        self.name, self.owner = queue.name, queue.owner
+        self.settings = queue.settings
+        self.patterns = Patterns(queue.settings.topics)
+        self.deliveries = Deliveries(queue.settings, queue.progress)
+        self.topics = {topic.topic_id: topic for topic in topics}
+        self.closed = False
+        self.failure = ""  # why dead letters could not be stored lately
+        self.rests_until_s = 0.0
+        self.buried: dict[Place, asyncio.Future[bool]] = {}  # rejections that are waited for
+        self._fresh = dict.fromkeys(self.topics)  # that may have new records, by id
+        # To be stored with whatever comes next: losses and failures that nobody waits for.
+        self.lost: list[tuple[int, int, int]] = []
+        self.failed: list[tuple[int, FailedDelivery]] = []
+        self._tools = tools
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._is_looking = False
+        self._again = False  # something came while a taker was looking
+        self._timer: Timer | None = None
+        self._timer_s = float("inf")
+        self._counted = 0  # in the shares
+
+    @property
+    def now(self) -> tuple[float, int]:
+        return self._tools.clock.monotonic_s(), self._tools.clock.wall_us()
+
+    @property
+    def waiting_takers(self) -> int:
+        return len(self._waiters)
+
+    def close(self) -> None:
+        """The queue was changed or deleted: all leases end, and takers look again."""
+        self.closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._tools.shares.give_back(self.owner, self._counted)
+        self._counted = 0
+        while self._waiters:
+            self._wake_one()
+        for place in list(self.buried):
+            self._tell_buried(place, stored=False)
+
+    # --- topics ---
+
+    def changed(self, topic: Topic) -> None:
+        """A topic that it reads has changed."""
+        if topic.deleted:
+            if self.topics.pop(topic.topic_id, None) is not None:
+                self._fresh.pop(topic.topic_id, None)
+                self.deliveries.forget_topic(topic.topic_id)
+                for place in [p for p in self.buried if p.topic_id == topic.topic_id]:
+                    self._tell_buried(place, stored=False)
+                self.lost = [one for one in self.lost if one[0] != topic.topic_id]
+                self.failed = [one for one in self.failed if one[0] != topic.topic_id]
+                self.adjust()
+            return
+        self._fresh[topic.topic_id] = None
+        self.wake()
+
+    def meets(self, topic: Topic) -> bool:
+        """Whether it reads a new topic."""
+        if not topic.deleted and self.patterns.cover(topic.name):
+            self.topics[topic.topic_id] = topic
+        return topic.topic_id in self.topics
+
+    # --- taking ---
+
+    async def take(self, most: int, wait_s: float, lease_s: float, owner: str) -> list[Taken]:
+        """At most so many records, none after `wait_s` seconds or once it is closed. Raises
+        CorruptObjectError, StoreError, ShareExceededError, OverloadedError."""
+        give_up_s = self._tools.clock.monotonic_s() + wait_s
+        while not self.closed:
+            if not self._is_looking:
+                self._is_looking, self._again = True, False
+                try:
+                    found = await self._look(most, lease_s)
+                except BaseException:
+                    self._is_looking = False
+                    self._wake_one()
+                    raise
+                self._is_looking = False
+                self.adjust()
+                if found:
+                    if self._again or self.deliveries.ready:
+                        self._wake_one()
+                    return found
+                if self._again:
+                    await asyncio.sleep(0)
+                    continue
+            left_s = give_up_s - self._tools.clock.monotonic_s()
+            if left_s <= 0:
+                break
+            await self._wait(left_s, owner)
+        return []
+
+    async def _wait(self, seconds: float, owner: str) -> None:
+        self._tools.waiters.take(owner, 1)
+        woken = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        timer = self._tools.clock.call_later(seconds, wake)
+        self._waiters.append(woken)
+        try:
+            await woken
+        except BaseException:
+            if woken.done() and not woken.cancelled():
+                self.wake()  # it was for somebody
+            raise
+        finally:
+            timer.cancel()
+            self._tools.waiters.give_back(owner, 1)
+            if woken in self._waiters:
+                self._waiters.remove(woken)
+
+    def wake(self) -> None:
+        """There may be something to take."""
+        if self._is_looking:
+            self._again = True
+        else:
+            self._wake_one()
+
+    def _wake_one(self) -> None:
+        while self._waiters:
+            woken = self._waiters.popleft()
+            if not woken.done():
+                woken.set_result(None)
+                return
+
+    async def _look(self, most: int, lease_s: float) -> list[Taken]:
+        self.pass_time()
+        room = min(most, self.settings.max_in_flight - len(self.deliveries.out))
+        if room <= 0:
+            return []
+        self._tools.shares.check(self.owner, room)
+        found: list[Taken] = []
+        left_bytes = limits.FETCH_BYTES_DEFAULT
+        for _ in range(_READS_PER_TAKE):
+            try:
+                picked = await self._look_once(room, left_bytes)
+            except SebError:
+                if found:
+                    break  # the next taker gets the error
+                raise
+            except BaseException:
+                self.undo(found)
+                raise
+            if picked is None or self.closed:
+                break
+            for topic, piece in picked:
+                left_bytes -= bytes_of(piece)
+                room -= piece.end - piece.begin
+                found.append(self._hand_out(topic, piece, lease_s))
+            if room <= 0 or left_bytes <= 0:
+                self._again = True  # for the next taker
+                break
+        else:
+            self._again = True  # it has only seen records that nobody may have yet
+        self._write()
+        return found
+
+    async def _look_once(self, room: int, left_bytes: int) -> list[tuple[Topic, BatchSlice]] | None:
+        """Records that are `ready`; None when there is nothing to be looked at."""
+        if self.deliveries.ready:
+            return await self._read_ready(room, left_bytes)
+        if self.deliveries.aside >= limits.QUEUE_ASIDE_MAX:
+            return None
+        while self._fresh:
+            topic_id = next(iter(self._fresh))
+            topic = self.topics[topic_id]
+            new = self.deliveries.new(topic_id, topic.log_end_offset)
+            if new is not None and new[0] < topic.log_start_offset:
+                self._lose(topic_id, topic.log_start_offset)
+                new = self.deliveries.new(topic_id, topic.log_end_offset)
+            if new is None:
+                del self._fresh[topic_id]
+                continue
+            # The topics take turns.
+            self._fresh[topic_id] = self._fresh.pop(topic_id)
+            return await self._read_new(topic, new, room, left_bytes)
+        return None
+
+    async def _read_new(
+        self, topic: Topic, new: tuple[int, int], room: int, left_bytes: int
+    ) -> list[tuple[Topic, BatchSlice]]:
+        request = ReadRequest(
+            From(offset=new[0]), From(offset=new[1]), room, left_bytes, topic_id=topic.topic_id
+        )
+        try:
+            result = await self._tools.reads.read(topic.name, request)
+        except (OffsetExpiredError, OffsetOutOfRangeError, TopicNotFoundError, TopicReplacedError):
+            return []  # trimmed or deleted meanwhile: the next look tells
+        if topic.topic_id not in self.topics or self.closed:
+            return []
+        now, ready = self.now, list[tuple[Topic, BatchSlice]]()
+        for piece in result.slices:
+            offsets = piece.batch.offsets()
+            for i in range(piece.begin, piece.end):
+                place = Place(topic.topic_id, offsets[i])
+                self._lose(topic.topic_id, place.offset)  # compacted away
+                if self.deliveries.meet(place, key_of(piece, i), now):
+                    _extend(ready, topic, piece, i)
+        self._lose(topic.topic_id, result.next_offset)
+        self._look_at_doomed()
+        return ready
+
+    async def _read_ready(
+        self, room: int, left_bytes: int
+    ) -> list[tuple[Topic, BatchSlice]] | None:
+        """Records that were met before. The topic of the first one comes first."""
+        topic_id = next(iter(self.deliveries.ready)).topic_id
+        looked = islice(self.deliveries.ready, room)
+        wanted = sorted(place.offset for place in looked if place.topic_id == topic_id)
+        topic = self.topics[topic_id]
+        try:
+            slices, handled = await pick(self._tools.reads, topic, wanted, left_bytes)
+        except TopicNotFoundError:
+            return []
+        if topic_id not in self.topics or self.closed:
+            return []
+        there = {o for piece in slices for o in piece.batch.offsets()[piece.begin : piece.end]}
+        for offset in wanted[:handled]:
+            if offset not in there:
+                place = Place(topic_id, offset)
+                self._settle_lost(place, self.deliveries.ready.pop(place))
+        return [(topic, piece) for piece in slices]
+
+    def _hand_out(self, topic: Topic, piece: BatchSlice, lease_s: float) -> Taken:
+        now_s, now_us = self.now
+        offsets = piece.batch.offsets()[piece.begin : piece.end]
+        lease = self._tools.next_lease()
+        places = [Place(topic.topic_id, offset) for offset in offsets]
+        out = [self.deliveries.hand_out(p, lease, now_s + lease_s, now_us) for p in places]
+        return Taken(topic, piece, out)
+
+    def undo(self, taken: Iterable[Taken]) -> None:
+        """The taker has left: its records go to others."""
+        for one in taken:
+            lease = one.deliveries[0].lease
+            for offset in one.piece.batch.offsets()[one.piece.begin : one.piece.end]:
+                place = Place(one.topic.topic_id, offset)
+                if self.deliveries.standing(place, lease) == "live":
+                    self.deliveries.undo(place)
+        self.moved()
+
+    # --- what nobody waits for ---
+
+    def _lose(self, topic_id: int, end: int) -> None:
+        for begin, until in self.deliveries.lose(topic_id, end):
+            self.lost.append((topic_id, begin, until))
+
+    def _settle_lost(self, place: Place, aside: Aside) -> None:
+        self.deliveries.settle(place, aside.key, "lost", self.now)
+        self.lost.append((place.topic_id, place.offset, place.offset + 1))
+
+    def pass_time(self) -> None:
+        """Leases end, and retries come due."""
+        now = self.now
+        for place, out in islice(self.deliveries.ended(now[0]), _AT_ONCE):
+            self.failed.append((place.topic_id, self.deliveries.fail(place, out, now)))
+        for _ in islice(self.deliveries.come_due(now[0]), _AT_ONCE):
+            pass
+        self._look_at_doomed()
+        self._write()
+        self._arm()
+
+    def write_into(self, window: Window) -> bool:
+        """Add what is to be stored; whether there was anything."""
+        admission = self._tools.admission
+        written = False
+        for topic_id, begin, end in self.lost:
+            if admission.lives(topic_id):
+                admission.add_range(window, self.name, topic_id, "lost", begin, end)
+                written = True
+        for topic_id, failure in self.failed:
+            if admission.lives(topic_id):
+                admission.add_failure(window, self.name, topic_id, failure)
+                written = True
+        self.lost, self.failed = [], []
+        return written
+
+    def _write(self) -> None:
+        if (self.lost or self.failed) and not self.closed:
+            self._tools.flush(self)
+
+    # --- taking back ---
+
+    def settle_out(self, window: Window, place: Place, outcome: Outcome) -> None:
+        """The lease on `place` is live."""
+        out = self.deliveries.take_back(place)
+        self._settled(window, place, out.key, outcome)
+
+    def settle_doomed(self, window: Window, place: Place, outcome: Outcome) -> None:
+        aside = self.deliveries.doomed.pop(place)
+        self._settled(window, place, aside.key, outcome)
+
+    def _settled(self, window: Window, place: Place, key: bytes | None, outcome: Outcome) -> None:
+        self.deliveries.settle(place, key, outcome, self.now)
+        add = self._tools.admission.add_range
+        add(window, self.name, place.topic_id, outcome, place.offset, place.offset + 1)
+
+    def fail_out(self, window: Window, place: Place, delay_ms: int) -> None:
+        """The lease on `place` is live; its record waits for `delay_ms`."""
+        now_s, now_us = self.now
+        out = self.deliveries.take_back(place)
+        due = (now_s + delay_ms / 1_000, now_us + delay_ms * 1_000)
+        failure = self.deliveries.fail(place, out, due)
+        self._tools.admission.add_failure(window, self.name, place.topic_id, failure)
+
+    def doom_out(self, place: Place, reason: str) -> asyncio.Future[bool]:
+        """The lease on `place` is live; what is returned is done when the record is a dead letter,
+        which is True, or when the queue or the topic is gone."""
+        self.deliveries.doom(place, self.deliveries.take_back(place), reason)
+        waiting = self.buried[place] = asyncio.get_running_loop().create_future()
+        return waiting
+
+    def _tell_buried(self, place: Place, *, stored: bool) -> None:
+        waiting = self.buried.pop(place, None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(stored)
+
+    def tell_buried(self, places: Iterable[Place]) -> None:
+        """They are stored as dead letters."""
+        for place in places:
+            self._tell_buried(place, stored=True)
+
+    def moved(self) -> None:
+        """Deliveries were taken back or extended."""
+        self.adjust()
+        self._look_at_doomed()
+        if self._waiters and (self.deliveries.ready or self._fresh):
+            self.wake()
+
+    def progress(self, topic_id: int) -> Progress:
+        return self.deliveries.progress(topic_id)
+
+    def _look_at_doomed(self) -> None:
+        if self.deliveries.doomed:
+            self._tools.bury(self)
+
+    def adjust(self) -> None:
+        """The shares count what is there now."""
+        if self.closed:
+            return
+        grown = len(self.deliveries) - self._counted
+        if grown > 0:
+            self._tools.shares.take_anyway(self.owner, grown)
+        elif grown:
+            self._tools.shares.give_back(self.owner, -grown)
+        self._counted += grown
+        self._arm()
+
+    def _arm(self) -> None:
+        """One timer, for the first lease or retry. A later one is left to fire for nothing."""
+        next_s = self.deliveries.next_s
+        if self.closed or next_s is None or next_s >= self._timer_s:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = next_s
+        delay_s = max(0.0, next_s - self._tools.clock.monotonic_s())
+        self._timer = self._tools.clock.call_later(delay_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer, self._timer_s = None, float("inf")
+        self.pass_time()
+        self.adjust()
+        if self.deliveries.ready:
+            self.wake()
+
+
+def _extend(ready: list[tuple[Topic, BatchSlice]], topic: Topic, piece: BatchSlice, i: int) -> None:
+    """Add record `i` of the batch, to its neighbour where that is the last one."""
+    if ready:
+        _, last = ready[-1]
+        if last.batch is piece.batch and last.end == i:
+            ready[-1] = (topic, BatchSlice(piece.batch, last.begin, i + 1, piece.stored))
+            return
+    ready.append((topic, BatchSlice(piece.batch, i, i + 1, piece.stored)))

@@ -1,0 +1,437 @@
+"""Operations on work queues: set, describe, take, acknowledge, retry, reject, extend.
+
+A taker waits for no entry: leases are in memory. What ends a delivery is stored before it is
+answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import Literal
+
+import msgspec
+
+from seb_appliance import limits
+from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, AuditedWrites
+from seb_appliance.broker.append.admission import Admission
+from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.writes import Writes
+from seb_appliance.broker.queues.admission import QueueAdmission, no_such_queue
+from seb_appliance.broker.queues.burial import Burial
+from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.live_queue import LiveQueue, Taken, Tools
+from seb_appliance.broker.queues.progress import Queue
+from seb_appliance.broker.queues.tokens import DeliveryTokens
+from seb_appliance.broker.read.reads import Reads
+from seb_appliance.broker.read.waiting import WaitingReaders
+from seb_appliance.broker.shares import AllShares
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.errors import BadRequestError, SebError, ShuttingDownError
+from seb_appliance.formats.queues.queues import QueueSettings
+from seb_appliance.tasks import Supervisor, in_slices
+
+# What became of a delivery that a worker named: done; its record was settled before; or its lease
+# has ended, so that the record is or was handed out again.
+Result = Literal["ok", "settled", "lease_ended"]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTopicView:
+    """`waiting`: records that are not settled, those in flight included."""
+
+    topic: str
+    topic_id: int
+    waiting: int
+    acked: int
+    rejected: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """`in_flight`: out with workers; `delayed`: waiting for a retry; `parked`: behind an earlier
+    one of their record key; `doomed`: to become dead letters. `failure`: why that fails; "" if it
+    does not."""
+
+    name: str
+    settings: QueueSettings
+    owner: str
+    set_us: int
+    topics: list[QueueTopicView]
+    in_flight: int
+    delayed: int
+    parked: int
+    doomed: int
+    waiting_takers: int
+    failure: str
+
+
+class WorkQueues:
+    def __init__(
+        self,
+        catalog: Catalog,
+        admission: Admission,
+        reads: Reads,
+        waiting: WaitingReaders,
+        writes: Writes,
+        shares: AllShares,
+        random_bytes: Callable[[int], bytes],
+    ) -> None:
+        self._catalog = catalog
+        self._writes = writes
+        self._audited = AuditedWrites(writes)
+        self._random_bytes = random_bytes
+        queues = shares.declare(
+            "queues", limits.QUEUES_MAX, "queues", "Delete queues that nobody needs."
+        )
+        self._admission = QueueAdmission(admission, catalog.queues, queues)
+        self._tokens = DeliveryTokens(random_bytes)
+        self._burial = Burial(reads, admission, writes)
+        self._tools = Tools(
+            reads,
+            self._admission,
+            shares.declare("deliveries", limits.DELIVERIES_MAX, "deliveries"),
+            waiting.shares,
+            writes.clock,
+            count(1).__next__,
+            self._flush,
+            self._burial.add,
+        )
+        self._live: dict[str, LiveQueue] = {}
+        self._by_topic: defaultdict[int, set[LiveQueue]] = defaultdict(set)
+        self._newest_id = 0  # of the topics that all live queues have met
+
+    # --- life ---
+
+    def start(self, supervisor: Supervisor) -> None:
+        self._burial.start(supervisor)
+
+    def stop_waiting(self) -> None:
+        """The appliance stops: takers get nothing more."""
+        for live in list(self._live.values()):
+            self._close(live)
+
+    async def stop(self) -> None:
+        await self._burial.close()
+
+    def applied(self, changed: Iterable[Topic]) -> None:
+        """These topics have changed."""
+        if not self._live:
+            return
+        for topic in changed:
+            if topic.topic_id > self._newest_id:
+                self._newest_id = topic.topic_id
+                for live in self._live.values():
+                    if live.meets(topic):
+                        self._by_topic[topic.topic_id].add(live)
+            for live in self._by_topic.get(topic.topic_id, ()):
+                live.changed(topic)
+            if topic.deleted:
+                self._by_topic.pop(topic.topic_id, None)
+
+    # --- settings ---
+
+    def get(self, name: str) -> Queue:
+        """As of the last applied entry. Raises QueueNotFoundError."""
+        queue = self._catalog.queues.get(name)
+        if queue is None:
+            raise no_such_queue(name)
+        return queue
+
+    def all(self) -> list[Queue]:
+        """By name."""
+        return list(self._catalog.queues)
+
+    def live(self) -> list[LiveQueue]:
+        """Those that are in use since the start."""
+        return list(self._live.values())
+
+    async def put(self, name: str, settings: QueueSettings, by: Actor = THE_APPLIANCE) -> bool:
+        """Make or change it; whether it is new. All leases end where `topics` or `ordering` change.
+        Raises BadNameError, BadParameterError, BadRequestError, ShareExceededError."""
+        check_topic_name(name, "queue")
+        patterns = _checked(settings)
+        former = self._admission.find(name)
+        before = Patterns(former.settings.topics if former is not None else ())
+        matched, joined = 0, list[str]()
+        async for topic in in_slices(self._catalog.topic_names()):
+            if patterns.cover(topic):
+                matched += 1
+                if not before.cover(topic):
+                    joined.append(topic)
+        if matched > limits.QUEUE_TOPICS_MAX:
+            raise BadRequestError(
+                f"The queue would read {matched} topics; at most {limits.QUEUE_TOPICS_MAX} are "
+                "possible."
+            )
+        made = False
+
+        def admit(window: Window) -> Action:
+            nonlocal made
+            live, queue = self._live.get(name), self._catalog.queues.get(name)
+            known = set(queue.progress if queue is not None else ())
+            left = [
+                topic_id
+                for topic_id in known.union(live.topics if live is not None else ())
+                if (topic := self._catalog.find_id(topic_id)) and not patterns.cover(topic.name)
+            ]
+            made = self._admission.admit_set(window, name, settings, by.owner, joined, left)
+            if live is not None:
+                if _reads_alike(live.settings, settings):
+                    live.settings = live.deliveries.settings = settings
+                    live.moved()
+                else:
+                    self._close(live)
+            after = msgspec.to_builtins(settings)
+            return Action("queue_created" if made else "queue_changed", "queue", name, None, after)
+
+        await self._audited.store(admit, by)
+        return made
+
+    async def delete(self, name: str, by: Actor = THE_APPLIANCE) -> None:
+        """Raises QueueNotFoundError."""
+
+        def admit(window: Window) -> Action:
+            self._admission.admit_deleted(window, name)
+            if (live := self._live.get(name)) is not None:
+                self._close(live)
+            return Action("queue_deleted", "queue", name)
+
+        await self._audited.store(admit, by)
+
+    async def describe(self, name: str) -> QueueView:
+        """With what is in memory. Raises QueueNotFoundError."""
+        live, queue = await self._open(name), self.get(name)
+        topics = []
+        async for topic in in_slices(sorted(live.topics.values(), key=lambda one: one.name)):
+            progress = live.progress(topic.topic_id)
+            waiting = live.deliveries.unsettled(
+                topic.topic_id, topic.log_start_offset, topic.log_end_offset
+            )
+            numbers = (waiting, progress.acked, progress.rejected, progress.lost)
+            topics.append(QueueTopicView(topic.name, topic.topic_id, *numbers))
+        found = live.deliveries
+        return QueueView(
+            name,
+            queue.settings,
+            queue.owner,
+            queue.set_us,
+            topics,
+            len(found.out),
+            len(found.waiting),
+            found.parked,
+            len(found.doomed),
+            live.waiting_takers,
+            live.failure,
+        )
+
+    async def topics_of(self, name: str) -> list[str]:
+        """The names of the topics that it reads. Raises QueueNotFoundError."""
+        return [topic.name for topic in (await self._open(name)).topics.values()]
+
+    # --- work ---
+
+    async def take(
+        self, name: str, most: int, wait_ms: int, lease_ms: int | None, owner: str
+    ) -> list[Taken]:
+        """At most `most` records under a lease; waits for the first one. Raises
+        QueueNotFoundError, and what reading raises."""
+        clock = self._writes.clock
+        give_up_s = clock.monotonic_s() + wait_ms / 1_000
+        while True:
+            self._check_writable()
+            live = await self._open(name)
+            lease_s = (lease_ms or live.settings.lease_ms) / 1_000
+            left_s = give_up_s - clock.monotonic_s()
+            found = await live.take(most, left_s, lease_s, owner)
+            if found or not live.closed or left_s <= 0:
+                return found
+
+    def undo(self, name: str, taken: list[Taken]) -> None:
+        """They could not be sent to their taker."""
+        if (live := self._live.get(name)) is not None:
+            live.undo(taken)
+
+    def token(self, name: str, place: Place, lease: int) -> str:
+        """How a worker names the delivery."""
+        return self._tokens.token(name.encode(), place, lease)
+
+    async def ack(self, name: str, tokens: Sequence[str], owner: str) -> list[Result]:
+        """One result for each; what is acknowledged is stored. Raises QueueNotFoundError, and what
+        an append raises."""
+
+        def ack(live: LiveQueue, window: Window, place: Place) -> None:
+            live.settle_out(window, place, "acked")
+
+        return await self._end(name, tokens, owner, ack)
+
+    async def retry(
+        self, name: str, tokens: Sequence[str], delay_ms: int | None, owner: str
+    ) -> list[Result]:
+        """Hand them out again, after `delay_ms` or as the queue's rule says. Raises as `ack`."""
+
+        def retry(live: LiveQueue, window: Window, place: Place) -> None:
+            attempt = live.deliveries.out[place].attempt
+            chance = int.from_bytes(self._random_bytes(2), "big") / 65_536
+            rule = live.settings.retry
+            wait_ms = rule.delay_ms(attempt, chance) if delay_ms is None else delay_ms
+            live.fail_out(window, place, wait_ms)
+
+        return await self._end(name, tokens, owner, retry)
+
+    async def reject(self, name: str, tokens: Sequence[str], reason: str) -> list[Result]:
+        """They become dead letters, which are stored when this returns. Raises as `ack`."""
+        self._check_writable()
+        live = await self._open(name)
+        waiting: dict[int, asyncio.Future[bool]] = {}
+        results = list[Result]()
+        for token in tokens:
+            place, result = self._standing(live, token)
+            if place is not None:
+                waiting[len(results)] = live.doom_out(place, reason)
+            results.append(result)
+        live.moved()
+        for i, future in waiting.items():
+            if not await asyncio.shield(future):
+                results[i] = "lease_ended"
+        await self._writes.once_stored(self._admission.changed_in(name))
+        return results
+
+    async def extend(self, name: str, tokens: Sequence[str], lease_ms: int) -> list[Result]:
+        """Their leases end in `lease_ms`. Raises QueueNotFoundError."""
+        live = await self._open(name)
+        ends_s = self._writes.clock.monotonic_s() + lease_ms / 1_000
+        results = list[Result]()
+        for token in tokens:
+            place, result = self._standing(live, token)
+            results.append(result)
+            if place is not None:
+                live.deliveries.extend(place, ends_s)
+        live.moved()
+        return results
+
+    # --- inside ---
+
+    async def _end(
+        self,
+        name: str,
+        tokens: Sequence[str],
+        owner: str,
+        end: Callable[[LiveQueue, Window, Place], None],
+    ) -> list[Result]:
+        live = await self._open(name)
+        results = list[Result]()
+
+        def admit(window: Window) -> bool:
+            for token in tokens:
+                place, result = self._standing(live, token)
+                results.append(result)
+                if place is not None:
+                    end(live, window, place)
+            live.moved()
+            return "ok" in results
+
+        changed = await self._writes.operate(admit, self._writes.linger.default_ms, owner)
+        if not changed:  # what was settled before may not be stored yet
+            await self._writes.once_stored(self._admission.changed_in(name))
+        return results
+
+    def _standing(self, live: LiveQueue, token: str) -> tuple[Place | None, Result]:
+        """The place, if the lease is live."""
+        named = self._tokens.read(live.name.encode(), token)
+        if named is None or live.closed or not self._admission.lives(named[0].topic_id):
+            return None, "lease_ended"
+        standing = live.deliveries.standing(*named)
+        if standing == "live":
+            return named[0], "ok"
+        return None, "settled" if standing == "settled" else "lease_ended"
+
+    def _check_writable(self) -> None:
+        """What is handed out must be acknowledged here."""
+        if self._writes.stopping:
+            raise ShuttingDownError("The appliance is stopping; nothing was handed out.")
+        if (refusal := self._writes.sequencer.refusal) is not None:
+            raise refusal.again()
+
+    async def _open(self, name: str) -> LiveQueue:
+        """The queue at work. Raises QueueNotFoundError."""
+        while (live := self._live.get(name)) is None:
+            # Its progress must be applied as far as it was admitted.
+            await self._writes.once_stored(self._admission.changed_in(name))
+            queue = self.get(name)
+            settings, newest_id = queue.settings, self._newest_id
+            patterns, topics = Patterns(settings.topics), dict[int, Topic]()
+            async for topic in in_slices(self._catalog.topics()):
+                newest_id = max(newest_id, topic.topic_id)
+                if patterns.cover(topic.name):
+                    topics[topic.topic_id] = topic
+            changing = self._admission.changed_in(name) is not None
+            if changing or name in self._live or self._catalog.queues.get(name) is not queue:
+                continue
+            for topic in self._catalog.with_rows():  # made meanwhile
+                if topic.topic_id > newest_id and patterns.cover(topic.name):
+                    topics[topic.topic_id] = topic
+            living = [topic for topic in topics.values() if not topic.deleted]
+            live = LiveQueue(queue, living, self._tools)
+            if self._writes.sequencer.refusal is not None:
+                return live  # another appliance writes: what is applied moves on without it
+            self._add(live)
+        return live
+
+    def _add(self, live: LiveQueue) -> None:
+        if not self._live:
+            ids = (topic.topic_id for topic in self._catalog.with_rows())
+            self._newest_id = max(ids, default=0)
+        self._live[live.name] = live
+        for topic_id in live.topics:
+            self._by_topic[topic_id].add(live)
+
+    def _close(self, live: LiveQueue) -> None:
+        del self._live[live.name]
+        for topic_id in live.topics:
+            self._by_topic[topic_id].discard(live)
+        live.close()
+
+    def _flush(self, live: LiveQueue) -> None:
+        """Store what nobody waits for with whatever else is stored soon."""
+        self._writes.operate_nowait(
+            live.write_into,
+            self._writes.linger.default_ms,
+            live.owner,
+            _NOBODY,
+        )
+
+
+class _Nobody:
+    """Whatever becomes of it: the next event of the queue, or a restart, finds the same again."""
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None: ...
+
+    def failed(self, error: SebError) -> None: ...
+
+
+_NOBODY = _Nobody()
+
+
+def _reads_alike(before: QueueSettings, after: QueueSettings) -> bool:
+    return before.topics == after.topics and before.ordering == after.ordering
+
+
+def _checked(settings: QueueSettings) -> Patterns:
+    """Raises BadNameError, BadParameterError, BadRequestError."""
+    for pattern in settings.topics:
+        check_pattern(pattern)
+    patterns = Patterns(settings.topics)
+    if settings.dead_letter is not None:
+        check_topic_name(settings.dead_letter, "dead letter topic")
+        if patterns.cover(settings.dead_letter):
+            raise BadRequestError("A queue cannot read the topic of its own dead letters.")
+    if settings.retry.min_ms > settings.retry.max_ms:
+        raise BadRequestError("retry: min_ms must not be more than max_ms.")
+    return patterns

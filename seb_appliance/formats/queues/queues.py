@@ -1,0 +1,86 @@
+"""Work queues as the journal stores them: their settings, and what became of records.
+
+A queue shares the records of its topics among many workers. Leases are in no entry: after a restart
+what was out is handed out again. The events are in operations.py.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from seb_appliance import limits
+from seb_appliance.formats.numbers import Whole
+
+Ordering = Literal["none", "key"]
+Start = Literal["earliest", "latest"]
+
+LeaseMs = Annotated[int, Meta(ge=limits.QUEUE_LEASE_MS_MIN, le=limits.QUEUE_LEASE_MS_MAX)]
+DelayMs = Annotated[int, Meta(ge=0, le=limits.QUEUE_DELAY_MS_MAX)]
+
+
+class RetryRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How long a record waits after it failed: `min_ms` after the first time, `factor` times as
+    long after each further time, at most `max_ms`. `jitter`: the part of that by which the time is
+    shortened at random."""
+
+    min_ms: DelayMs = 1_000
+    max_ms: DelayMs = 300_000
+    factor: Annotated[float, Meta(ge=1, le=100)] = 2.0
+    jitter: Annotated[float, Meta(ge=0, le=1)] = 0.2
+
+    def delay_ms(self, attempts: int, chance: float) -> int:
+        """After so many failed deliveries, at least 1. `chance`: 0 ≤ chance < 1."""
+        # More than 64 doublings would only make floats infinite.
+        longest = min(self.max_ms, self.min_ms * self.factor ** min(attempts - 1, 64))
+        return int(longest * (1 - self.jitter * chance))
+
+
+class QueueSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`topics`: names and patterns. `ordering` `key`: a record is handed out only when all earlier
+    ones of its topic and record key are done. `max_deliveries`: a record that failed so often goes
+    to the topic `dead_letter`, or is dropped if that is null. `max_in_flight`: records that are out
+    at one time. `start`: where to begin in the topics that exist when the queue first reads them;
+    later topics are read from their beginning."""
+
+    topics: Annotated[tuple[str, ...], Meta(min_length=1, max_length=limits.QUEUE_PATTERNS_MAX)]
+    ordering: Ordering = "none"
+    lease_ms: LeaseMs = 30_000
+    max_deliveries: Annotated[int, Meta(ge=1, le=limits.QUEUE_DELIVERIES_MAX)] = 5
+    retry: RetryRule = RetryRule()
+    dead_letter: str | None = None
+    max_in_flight: Annotated[int, Meta(ge=1, le=limits.QUEUE_IN_FLIGHT_MAX)] = 10_000
+    start: Start = "earliest"
+
+
+class _Row(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
+    pass
+
+
+class QueueStart(_Row, frozen=True):
+    """The queue reads this topic from this offset on."""
+
+    topic_id: Whole
+    offset: Whole
+
+
+class OffsetRange(_Row, frozen=True):
+    """Offsets from `begin` up to `end` (exclusive)."""
+
+    begin: Whole
+    end: Whole
+
+
+class FailedDelivery(_Row, frozen=True):
+    """The record at `offset` has failed `attempts` times, was first handed out at `first_us`, and
+    waits until `due_us`."""
+
+    offset: Whole
+    attempts: Whole
+    due_us: Whole
+    first_us: Whole
+
+
+DEAD_LETTER_HEADERS: Final = "seb-dead-"  # what the names of added headers begin with

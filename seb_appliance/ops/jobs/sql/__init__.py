@@ -1,0 +1,1 @@
+"""The process in which DuckDB runs the SQL of users."""

@@ -1,0 +1,474 @@
+"""One MQTT connection: packets in their order, acknowledged when the bucket has them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any, Final, Protocol
+
+from seb_appliance import limits
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.shares import Reservation, Shares
+from seb_appliance.broker.values import ApiKeyView, NewRecords
+from seb_appliance.clock import Timer
+from seb_appliance.errors import SebError, UnauthenticatedError
+from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
+from seb_appliance.protocols.mqtt.dispatching import Dispatcher
+from seb_appliance.protocols.mqtt.outgoing import Outgoing
+from seb_appliance.protocols.mqtt.publishing import Pending, Publisher, code_of
+from seb_appliance.protocols.mqtt.records import Grants, check_filter, check_topic, to_records
+
+AT_ONCE: Final = 64  # packets between two turns of the event loop: about 1 ms
+_GRACE: Final = 1.5  # times the keep-alive
+_HELD_FROM_BYTES: Final = 16 * limits.KIB  # an unfinished packet of more is held in `pending`
+
+
+class Server(Protocol):
+    """The port, which its connections tell what happens."""
+
+    broker: Broker
+    topic: str
+    counts: Counter[str]
+    room: Shares
+    dispatcher: Dispatcher
+
+    def opened(self, connection: Connection) -> bool: ...
+
+    def entered(self, connection: Connection) -> None: ...
+
+    def closed(self, connection: Connection) -> None: ...
+
+    def refused(self, connection: Connection, why: str) -> None: ...
+
+    def new_client_id(self) -> str: ...
+
+    def publish_will(self, will: Publish, publisher: Publisher) -> None: ...
+
+
+class Connection(asyncio.Protocol):
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._broker = server.broker
+        self._framer = codec.Framer()
+        self._aliases: dict[int, str] = {}
+        self._exactly_once: dict[int, bool] = {}  # packet id: whether it is stored
+        self._in_flight = 0  # messages that are being stored, and their bytes
+        self._in_flight_bytes = 0
+        self._unacknowledged = 0  # QoS 1 and 2, as the client counts them
+        self._storing: asyncio.Task[None] | None = None  # one that waits for room
+        self._scheduled = False
+        self._reading = True
+        self._closing = False
+        self._finishing = False
+        self._heard_s = server.broker.clock.monotonic_s()
+        self._unfinished_s: float | None = None  # since when a packet lacks its end
+        self._timer: Timer | None = None
+        self._will: Publish | None = None
+        self.version = codec.V4
+        self.client_id = ""
+        self.key: ApiKeyView | None = None
+        self.wants_origin = False  # it has a subscription with no local
+
+    # --- the transport ---
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+        transport.set_write_buffer_limits(high=limits.MQTT_UNSENT_BYTES_MAX)
+        name = transport.get_extra_info("peername")
+        self.address = str(name[0]) if name else ""
+        self._reserved = Reservation(self._broker.pending, "")
+        self._is_clogged = False
+        if not self._server.opened(self):
+            self.close()
+        self._timer = self._broker.clock.call_later(limits.MQTT_CONNECT_S_MAX, self._check)
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        self._closing = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._reserved.release()
+        if self._storing is not None:
+            self._storing.cancel()
+        if self.key is not None:
+            self.outgoing.close()
+        self._server.closed(self)
+        if self._will is None or self.key is None:
+            return
+        if self._broker.access.still_holds(self.key, self._until_us):
+            self._server.publish_will(self._will, self.publisher)
+
+    def pause_writing(self) -> None:
+        self._is_clogged = True
+
+    def resume_writing(self) -> None:
+        self._is_clogged = False
+        if self.key is not None:
+            self.outgoing.pump()
+        self._process()
+
+    def data_received(self, data: bytes) -> None:
+        if not self._closing:
+            self._framer.feed(data)
+            self._process()
+
+    # --- packets ---
+
+    def _process(self) -> None:
+        """Takes packets, some at a time, unless something must be stored first."""
+        try:
+            for _ in range(AT_ONCE):
+                if self._closing or self._must_wait:
+                    break
+                found = self._framer.next()
+                self._heard(is_whole=found is not None)
+                if found is None:
+                    break
+                self._take(*found)
+            else:
+                self._schedule()
+        except MqttError as error:
+            self.end(error.code, error.text)
+        self._regulate()
+
+    def _schedule(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._continue)
+
+    def _continue(self) -> None:
+        self._scheduled = False
+        self._process()
+
+    @property
+    def _must_wait(self) -> bool:
+        return (
+            self._storing is not None
+            or self._finishing
+            or self._is_clogged
+            or self._in_flight >= 2 * limits.MQTT_IN_FLIGHT_MAX
+            or self._in_flight_bytes >= limits.MQTT_IN_FLIGHT_BYTES_MAX
+        )
+
+    def _heard(self, *, is_whole: bool) -> None:
+        if is_whole:
+            self._heard_s, self._unfinished_s = self._broker.clock.monotonic_s(), None
+            self._reserved.release()
+            return
+        waiting_bytes = self._framer.waiting_bytes
+        if waiting_bytes and self._unfinished_s is None:
+            self._unfinished_s = self._broker.clock.monotonic_s()
+        more = waiting_bytes - self._reserved.held
+        if waiting_bytes > _HELD_FROM_BYTES and more > 0 and not self._reserved.try_grow(more):
+            raise MqttError(Code.QUOTA, "there is no memory for a packet")
+
+    def _regulate(self) -> None:
+        """Read on, or not."""
+        wanted = not (self._closing or self._must_wait or self._scheduled)
+        if wanted != self._reading and not self.transport.is_closing():
+            self._reading = wanted
+            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
+
+    def _take(self, first: int, body: bytes) -> None:
+        kind = codec.check_flags(first)
+        if self.key is None:
+            if kind != codec.CONNECT:
+                raise MqttError(Code.PROTOCOL_ERROR, "the first packet is no CONNECT")
+            self._connect(body)
+        elif kind == codec.PUBLISH:
+            self._publish(first & 15, body)
+        elif kind in (codec.PUBACK, codec.PUBREC, codec.PUBCOMP, codec.PUBREL):
+            self._acknowledged(kind, *codec.read_ack(kind, body, self.version))
+        elif kind == codec.SUBSCRIBE:
+            self._subscribe(body)
+        elif kind == codec.UNSUBSCRIBE:
+            self._unsubscribe(body)
+        elif kind == codec.PINGREQ:
+            self._ping(body)
+        elif kind == codec.DISCONNECT:
+            self._disconnect(body)
+        else:
+            raise MqttError(Code.PROTOCOL_ERROR, "a client does not send this packet here")
+
+    def write(self, data: bytes) -> None:
+        if not self._closing:
+            self.transport.write(data)
+
+    # --- begin and end ---
+
+    def _connect(self, body: bytes) -> None:
+        try:
+            asked = codec.read_connect(body)
+            self.version = asked.version
+            key = self._admitted(asked)
+        except MqttError as error:
+            self.write(codec.write_connack(self.version, error.code, self._reason(error.text)))
+            self._server.refused(self, error.text)
+            self.close()
+            return
+        self._framer.largest = limits.MQTT_PACKET_BYTES_MAX
+        given = asked.properties
+        self.outgoing = Outgoing(self, self._broker, key, given)
+        self._reserved = Reservation(self._broker.pending, key.api_key_id)
+        self.key, self._will = key, asked.will
+        self._server.entered(self)
+        self._keep_alive_s = min(asked.keep_alive_s or limits.MQTT_KEEP_ALIVE_S_MAX,
+                                 limits.MQTT_KEEP_ALIVE_S_MAX)  # fmt: skip
+        told = dict[str, object](
+            receive_maximum=limits.MQTT_IN_FLIGHT_MAX,
+            retain_available=0,
+            maximum_packet=limits.MQTT_PACKET_BYTES_MAX,
+            topic_alias_maximum=limits.MQTT_ALIASES_MAX,
+            shared_available=0,
+        )
+        if given.get("session_expiry"):
+            told["session_expiry"] = 0
+        if not asked.client_id:
+            told["assigned_client_id"] = self.client_id
+        if self._keep_alive_s != asked.keep_alive_s:
+            told["server_keep_alive"] = self._keep_alive_s
+        self.write(codec.write_connack(self.version, Code.SUCCESS, told))
+        self._arm()
+
+    def _admitted(self, asked: codec.Connect) -> ApiKeyView:
+        """The API key of its password. Raises MqttError."""
+        if "auth_method" in asked.properties:
+            raise MqttError(Code.BAD_AUTHENTICATION, "there is no enhanced authentication here")
+        if len(asked.client_id.encode()) > limits.MQTT_CLIENT_ID_BYTES_MAX or (
+            self.version != V5 and not (asked.client_id or asked.clean_start)
+        ):
+            raise MqttError(Code.BAD_CLIENT_ID, "the client id is too long, or must not be empty")
+        if asked.password is None:
+            raise MqttError(Code.NOT_AUTHORIZED, "the password must be an API key")
+        access = self._broker.access
+        try:
+            key = access.authenticate(asked.password.decode("ascii", "replace"))
+        except UnauthenticatedError as error:
+            raise MqttError(Code.BAD_PASSWORD, error.detail) from error
+        if self._broker.stopping:
+            raise MqttError(Code.STOPPING, "the appliance is stopping")
+        self._until_us = access.holds_until_us(key)
+        self._grants = Grants(key, self._server.topic)
+        self.publisher = Publisher(self._broker, key, self._server.topic)
+        if asked.will is not None:
+            self._check_message(asked.will)
+        self.client_id = asked.client_id or self._server.new_client_id()
+        if not self._server.room.try_take(key.api_key_id, 1):
+            raise MqttError(Code.QUOTA, "there are too many MQTT connections")
+        return key
+
+    def _reason(self, text: str) -> dict[str, str]:
+        return {"reason": text[:200]} if self.version == V5 else {}
+
+    def end(self, code: int, reason: str) -> None:
+        """Tell the client why, if its version can be told, and close."""
+        if self._closing:
+            return
+        self._server.refused(self, reason)
+        if self.version == V5 and self.key is not None:
+            self.write(codec.write_disconnect(code, reason))
+        self.close()
+
+    def finish(self) -> None:
+        """The appliance stops: take nothing more, and end once all that was taken is stored."""
+        self._finishing = True
+        self._regulate()
+        self._end_if_done()
+
+    def _end_if_done(self) -> None:
+        if self._finishing and not (self._in_flight or self._storing):
+            self.end(Code.STOPPING, "the appliance is stopping")
+
+    def close(self) -> None:
+        self._closing = True
+        self.transport.close()
+        self._broker.clock.call_later(limits.MQTT_CLOSE_S_MAX, self.transport.abort)
+
+    def _disconnect(self, body: bytes) -> None:
+        if codec.read_disconnect(body, self.version) != Code.DISCONNECT_WITH_WILL:
+            self._will = None
+        self.close()
+
+    def _ping(self, body: bytes) -> None:
+        if body:
+            raise codec.malformed("a PINGREQ has a body")
+        self._check_key()
+        self.write(codec.packet(codec.PINGRESP, b""))
+
+    def _check_key(self) -> None:
+        assert self.key is not None
+        if not self._broker.access.still_holds(self.key, self._until_us):
+            raise MqttError(Code.NOT_AUTHORIZED, "the API key has changed or expired")
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        seconds = min(self._keep_alive_s * _GRACE, limits.MQTT_UNFINISHED_S_MAX)
+        self._timer = self._broker.clock.call_later(seconds, self._check)
+
+    def _check(self) -> None:
+        """Ends a connection whose client sends nothing, or does not take what it is sent."""
+        now_s = self._broker.clock.monotonic_s()
+        if self.key is None:
+            self.end(Code.KEEP_ALIVE, "no CONNECT has come")
+            return
+        began_s = self._unfinished_s
+        if began_s is not None and now_s - began_s >= limits.MQTT_UNFINISHED_S_MAX:
+            self.end(Code.KEEP_ALIVE, "the rest of a packet has not come")
+        elif now_s - self._heard_s >= self._keep_alive_s * _GRACE and not (
+            self._storing is not None or self._in_flight
+        ):
+            self.end(Code.KEEP_ALIVE, "nothing has come for too long")
+        elif not self._broker.access.still_holds(self.key, self._until_us):
+            self.end(Code.NOT_AUTHORIZED, "the API key has changed or expired")
+        else:
+            self._arm()
+
+    # --- messages in ---
+
+    def _check_message(self, message: Publish) -> None:
+        """Raises MqttError."""
+        check_topic(message.topic)
+        if message.retain:
+            raise MqttError(Code.NO_RETAIN, "retained messages are not supported")
+        if not self._grants.may_publish(message.topic):
+            text = f"the API key has no grant to produce to {message.topic[:100]!r}"
+            raise MqttError(Code.NOT_AUTHORIZED, text)
+
+    def _publish(self, flags: int, body: bytes) -> None:
+        message = codec.read_publish(flags, body, self.version)
+        self._resolve_alias(message)
+        self._check_key()
+        known = self._exactly_once.get(message.packet_id) if message.qos == 2 else None
+        if known is not None:  # sent again: its PUBREC follows once it is stored
+            if known:
+                self._acknowledge(codec.PUBREC, message.packet_id)
+            return
+        if message.qos:
+            too_many = self.version == V5 and self._unacknowledged >= limits.MQTT_IN_FLIGHT_MAX
+            if too_many or len(self._exactly_once) >= limits.MQTT_IN_FLIGHT_MAX:
+                raise MqttError(Code.TOO_MANY_IN_FLIGHT, "there are too many unfinished messages")
+        try:
+            self._check_message(message)
+            origin = self.client_id if self.wants_origin else ""
+            records = to_records(message, self._broker.clock.wall_us(), origin)
+        except MqttError as error:
+            if self.version != V5 or not message.qos or error.code == Code.NO_RETAIN:
+                raise
+            self._acknowledge(codec.PUBACK if message.qos == 1 else codec.PUBREC,
+                              message.packet_id, error)  # fmt: skip
+            return
+        self._store(records, Pending(self, message))
+
+    def _resolve_alias(self, message: Publish) -> None:
+        alias = message.properties.pop("topic_alias", None)
+        if alias is None:
+            return
+        if not 0 < alias <= limits.MQTT_ALIASES_MAX:
+            raise MqttError(Code.BAD_ALIAS, "the topic alias is too large, or 0")
+        if message.topic:
+            self._aliases[alias] = check_topic(message.topic)
+        elif alias in self._aliases:
+            message.topic = self._aliases[alias]
+        else:
+            raise MqttError(Code.PROTOCOL_ERROR, "the topic alias stands for nothing")
+
+    def _store(self, records: NewRecords, pending: Pending) -> None:
+        self._in_flight += 1
+        self._in_flight_bytes += pending.size_bytes
+        self._unacknowledged += pending.qos > 0
+        if pending.qos == 2:
+            self._exactly_once[pending.packet_id] = False
+        if not self.publisher.store_nowait(records, pending):
+            self._storing = asyncio.create_task(self._store_later(records, pending), name="mqtt")
+
+    async def _store_later(self, records: NewRecords, pending: Pending) -> None:
+        """No packet is taken meanwhile, so that the order stays."""
+        try:
+            await self.publisher.store(records, pending.size_bytes)
+        except MqttError as error:
+            self._storing = None
+            self._not_stored(pending, error)
+        else:
+            self._storing = None
+            self._heard_s = self._broker.clock.monotonic_s()
+            self.stored(pending)
+            self._process()
+
+    def stored(self, pending: Pending) -> None:
+        """The bucket has it."""
+        self._server.counts["stored"] += 1
+        was_waiting = self._leave(pending)
+        if pending.qos == 1:
+            self._unacknowledged -= 1
+            self._acknowledge(codec.PUBACK, pending.packet_id)
+        elif pending.qos == 2:
+            self._exactly_once[pending.packet_id] = True
+            self._acknowledge(codec.PUBREC, pending.packet_id)
+        if was_waiting and not self._closing:
+            self._schedule()
+        self._end_if_done()
+
+    def failed(self, pending: Pending, error: SebError) -> None:
+        """After it was admitted: whether the bucket has it is not known."""
+        self._not_stored(pending, MqttError(code_of(error), error.detail))
+
+    def _not_stored(self, pending: Pending, error: MqttError) -> None:
+        """Without an acknowledgement the client sends it again."""
+        self._leave(pending)
+        self._server.counts["failed"] += 1
+        self.end(error.code, error.text)
+
+    def _leave(self, pending: Pending) -> bool:
+        was_waiting = self._must_wait
+        self._in_flight -= 1
+        self._in_flight_bytes -= pending.size_bytes
+        return was_waiting
+
+    def _acknowledge(self, kind: int, packet_id: int, error: MqttError | None = None) -> None:
+        code, text = (Code.SUCCESS, "") if error is None else (error.code, error.text)
+        if error is not None:
+            self._server.counts["refused"] += 1
+        self.write(codec.write_ack(kind, packet_id, self.version, code, text))
+
+    def _acknowledged(self, kind: int, packet_id: int, code: int) -> None:  # noqa: ARG002
+        if kind == codec.PUBREL:
+            self._unacknowledged -= self._exactly_once.pop(packet_id, None) is not None
+            self._acknowledge(codec.PUBCOMP, packet_id)
+        elif kind == codec.PUBACK:
+            self.outgoing.acknowledged(packet_id)
+        else:
+            raise MqttError(Code.PROTOCOL_ERROR, "nothing was sent here with QoS 2")
+
+    # --- subscriptions ---
+
+    def _subscribe(self, body: bytes) -> None:
+        packet_id, asked = codec.read_subscribe(body, self.version)
+        self._check_key()
+        codes = list[int]()
+        for one in asked:
+            try:
+                self._check_filter(one.topic_filter)
+                one.qos = min(one.qos, 1)
+                self._server.dispatcher.subscribe(self, one)
+                self.wants_origin |= one.no_local
+                codes.append(one.qos)
+            except MqttError as error:
+                codes.append(Code.UNSPECIFIED if self.version != V5 else error.code)
+        self.write(codec.write_suback(codec.SUBACK, packet_id, codes, self.version))
+
+    def _check_filter(self, topic_filter: str) -> None:
+        """Raises MqttError."""
+        check_filter(topic_filter)
+        if topic_filter.startswith("$share/"):
+            raise MqttError(Code.NO_SHARED, "shared subscriptions are not supported")
+        if not self._grants.may_subscribe(topic_filter):
+            raise MqttError(Code.NOT_AUTHORIZED, "the API key has no grant to consume")
+
+    def _unsubscribe(self, body: bytes) -> None:
+        packet_id, filters = codec.read_unsubscribe(body, self.version)
+        codes = [
+            Code.SUCCESS if self._server.dispatcher.unsubscribe(self, one) else Code.NO_SUBSCRIPTION
+            for one in filters
+        ]
+        self.write(codec.write_suback(codec.UNSUBACK, packet_id, codes, self.version))

@@ -1,0 +1,153 @@
+"""The MQTT port: connections by client id, wills, metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import logging
+import os
+import ssl
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.api.routes.manage.health import Sample
+from seb_appliance.broker.access.audit import THE_APPLIANCE
+from seb_appliance.broker.broker import Broker
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
+from seb_appliance.protocols.mqtt.connection import Connection
+from seb_appliance.protocols.mqtt.dispatching import Dispatcher
+from seb_appliance.protocols.mqtt.publishing import Publisher
+from seb_appliance.protocols.mqtt.records import to_records
+from seb_appliance.protocols.sockets.listening import Connections
+
+_log = logging.getLogger(__name__)
+_OUTCOMES: Final = ("stored", "refused", "failed")
+_DELIVERIES: Final = ("sent", "delayed", "dropped")
+
+
+class Mqtt:
+    """Messages become records of `topic`. Client ids are apart for each API key."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        address: tuple[str, int],
+        topic: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.broker = broker
+        self.topic = topic
+        self.counts: Counter[str] = Counter()
+        self.room = broker.shares.declare(
+            "mqtt_connections", limits.MQTT_CONNECTIONS_MAX, "MQTT connections"
+        )
+        self.dispatcher = Dispatcher(broker, topic, self.counts)
+        self._address = address
+        self._tls = tls
+        self._random_bytes = random_bytes
+        most = limits.MQTT_CONNECTIONS_MAX
+        self._connections = Connections(most, most)
+        self._all: set[Connection] = set()
+        self._by_client: dict[tuple[str, str], Connection] = {}
+        self._wills: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server | None = None
+        self._idle = asyncio.Event()
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def start(self) -> None:
+        """Raises ConfigurationError if the port cannot be used."""
+        await self.broker.topics.make_on_first_use(self.topic, THE_APPLIANCE)
+        host, port = self._address
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                lambda: Connection(self), host, port, ssl=self._tls, backlog=1_024
+            )
+        except OSError as error:
+            raise ConfigurationError(f"mqtt_port {host}:{port}: {error}") from error
+
+    async def stop(self) -> None:
+        """Take nothing more; wait until what was taken is stored and acknowledged, or refused."""
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._all):
+            connection.finish()
+        while self._all:
+            self._idle.clear()
+            await self._idle.wait()
+        await asyncio.gather(*self._wills, return_exceptions=True)
+
+    def samples(self) -> Iterator[Sample]:
+        """The metrics."""
+        text, count = "Open MQTT connections.", self._connections.open
+        yield Sample("seb_mqtt_connections", text, "gauge", count)
+        text, count = "MQTT subscriptions.", self.dispatcher.count
+        yield Sample("seb_mqtt_subscriptions", text, "gauge", count)
+        text = "Messages that arrived by MQTT, by what became of them."
+        for outcome in _OUTCOMES:
+            count, labels = self.counts[outcome], {"outcome": outcome}
+            yield Sample("seb_mqtt_messages_total", text, "counter", count, labels)
+        text = "Messages to MQTT subscribers, by what became of them."
+        for outcome in _DELIVERIES:
+            count, labels = self.counts[outcome], {"outcome": outcome}
+            yield Sample("seb_mqtt_deliveries_total", text, "counter", count, labels)
+        text = "MQTT connections that were refused or ended by the appliance."
+        yield Sample("seb_mqtt_refusals_total", text, "counter", self.counts["ended"])
+
+    # --- what connections tell ---
+
+    def opened(self, connection: Connection) -> bool:
+        """Whether there is room for it."""
+        self._all.add(connection)
+        return self._connections.enter(connection.address)
+
+    def entered(self, connection: Connection) -> None:
+        """It has an API key and a client id: an older one with the same is ended."""
+        assert connection.key is not None
+        client = connection.key.api_key_id, connection.client_id
+        older = self._by_client.get(client)
+        self._by_client[client] = connection
+        if older is not None:
+            older.end(Code.TAKEN_OVER, "another connection has this client id")
+
+    def closed(self, connection: Connection) -> None:
+        self._all.discard(connection)
+        self._connections.leave(connection.address)
+        if connection.key is not None:
+            self.dispatcher.forget(connection)
+            client = connection.key.api_key_id, connection.client_id
+            self.room.give_back(client[0], 1)
+            if self._by_client.get(client) is connection:
+                del self._by_client[client]
+        if not self._all:
+            self._idle.set()
+
+    def refused(self, connection: Connection, why: str) -> None:
+        self.counts["ended"] += 1
+        _log.info("MQTT client %r at %s: %s", connection.client_id, connection.address, why)
+
+    def new_client_id(self) -> str:
+        return "seb-" + base64.b32encode(self._random_bytes(10)).decode().lower()
+
+    def publish_will(self, will: Publish, publisher: Publisher) -> None:
+        task = asyncio.create_task(self._store_will(will, publisher), name="mqtt will")
+        self._wills.add(task)
+        task.add_done_callback(self._wills.discard)
+
+    async def _store_will(self, will: Publish, publisher: Publisher) -> None:
+        try:
+            records = to_records(will, self.broker.clock.wall_us())
+            await publisher.store(records, len(will.payload) + len(will.topic))
+            self.counts["stored"] += 1
+        except MqttError as error:
+            self.counts["failed"] += 1
+            _log.warning("a will for %r is not stored: %s", will.topic, error.text)

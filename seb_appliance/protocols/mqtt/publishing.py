@@ -1,0 +1,107 @@
+"""From a client's PUBLISH to a stored record."""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from seb_appliance import limits
+from seb_appliance.broker.append.quotas import Meter
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.shares import Reservation
+from seb_appliance.broker.values import ApiKeyView, NewRecords
+from seb_appliance.errors import (
+    OverloadedError,
+    QuotaExceededError,
+    SebError,
+    ShareExceededError,
+    ShuttingDownError,
+)
+from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
+
+NO_ROOM: Final = (OverloadedError, QuotaExceededError, ShareExceededError)
+_RETRY_S: Final = 0.1  # while there is no room
+
+
+class Sender(Protocol):
+    """The connection that is told."""
+
+    def stored(self, pending: Pending) -> None: ...
+
+    def failed(self, pending: Pending, error: SebError) -> None: ...
+
+
+class Pending:
+    """A message that is being stored; an `AckCallback`."""
+
+    __slots__ = ("_connection", "packet_id", "qos", "size_bytes")
+
+    def __init__(self, connection: Sender, message: Publish) -> None:
+        self._connection = connection
+        self.qos = message.qos
+        self.packet_id = message.packet_id
+        self.size_bytes = len(message.payload) + len(message.topic)
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None:  # noqa: ARG002
+        self._connection.stored(self)
+
+    def failed(self, error: SebError) -> None:
+        self._connection.failed(self, error)
+
+
+class Publisher:
+    """Stores messages of one API key in `topic`."""
+
+    def __init__(self, broker: Broker, key: ApiKeyView, topic: str) -> None:
+        self._broker = broker
+        self._key = key
+        self._topic = topic
+
+    def store_nowait(self, records: NewRecords, pending: Pending) -> bool:
+        """Whether it is admitted: then `pending` is told. False: `store` decides."""
+        meter = self._meter
+        if meter is not None:
+            try:
+                meter.enter()
+            except QuotaExceededError:
+                return False
+            meter.charge_in(pending.size_bytes)
+        appends = self._broker.appends
+        return appends.append_nowait(self._key, self._topic, records, pending.size_bytes, pending)
+
+    @property
+    def _meter(self) -> Meter | None:
+        return self._broker.access.meters.of(self._key)
+
+    async def store(self, records: NewRecords, size_bytes: int) -> None:
+        """Waits for room, and until it is stored. Raises MqttError."""
+        clock = self._broker.clock
+        give_up_s = clock.monotonic_s() + limits.MQTT_NO_ROOM_S_MAX
+        while True:
+            try:
+                await self._store(records, size_bytes)
+            except NO_ROOM as error:
+                if clock.monotonic_s() >= give_up_s:
+                    raise MqttError(Code.QUOTA, error.detail) from error
+                await clock.sleep(_RETRY_S)
+            except SebError as error:
+                raise MqttError(code_of(error), error.detail) from error
+            else:
+                return
+
+    async def _store(self, records: NewRecords, size_bytes: int) -> None:
+        meter = self._broker.access.meters.enter(self._key)
+        with Reservation(self._broker.pending, self._key.api_key_id) as reservation:
+            reservation.grow(limits.PENDING_REQUEST_BYTES + size_bytes)
+            held = reservation.handed_over()
+        if meter is not None:
+            meter.charge_in(size_bytes)
+        await self._broker.appends.append(self._key, self._topic, records, held)
+
+
+def code_of(error: SebError) -> int:
+    """The reason code for an error of the broker."""
+    if isinstance(error, ShuttingDownError):
+        return Code.STOPPING
+    if isinstance(error, NO_ROOM):
+        return Code.QUOTA
+    return Code.REFUSED if error.side_effects == "none" and error.status < 500 else Code.UNAVAILABLE

@@ -1,0 +1,186 @@
+"""MQTT messages as records, and records as messages; topics and filters, and who may use them.
+
+A record's key is its MQTT topic. What else a message has is in the record headers.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+from seb_appliance import limits
+from seb_appliance.broker.access.grants import CompiledGrants
+from seb_appliance.broker.values import ApiKeyView, NewRecords, pack_headers
+from seb_appliance.errors import RecordTooLargeError
+from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
+
+CONTENT_TYPE: Final = "content-type"
+_OURS: Final = "mqtt-"  # what begins so is no user property
+_QOS, _EXPIRES, _CLIENT = "mqtt-qos", "mqtt-expires", "mqtt-client"
+_RESPONSE, _CORRELATION = "mqtt-response-topic", "mqtt-correlation-data"
+_FORMAT: Final = "mqtt-payload-format"
+_WITHOUT_HEADER: Final = 1  # this QoS: of records that others have stored, too
+_NOT_IN_WORDS: Final = re.compile(rb"[^A-Za-z0-9_-]")
+_ANY_LEVEL: Final = "+"  # no word of a pattern: only * and ** cover it
+_decode_headers = msgspec.msgpack.Decoder(dict[str, bytes]).decode
+
+
+def check_topic(topic: str) -> str:
+    """Returns it. Raises MqttError."""
+    if not topic or "+" in topic or "#" in topic:
+        raise MqttError(Code.BAD_TOPIC, "the topic is empty or has a wildcard")
+    _check_length(topic)
+    return topic
+
+
+def check_filter(topic_filter: str) -> str:
+    """Returns it. Raises MqttError."""
+    levels = topic_filter.split("/")
+    for i, level in enumerate(levels):
+        is_last = i == len(levels) - 1
+        if ("#" in level and not (level == "#" and is_last)) or ("+" in level and level != "+"):
+            raise MqttError(Code.BAD_FILTER, "a wildcard is not a level of its own")
+    if not topic_filter:
+        raise MqttError(Code.BAD_FILTER, "the topic filter is empty")
+    _check_length(topic_filter)
+    return topic_filter
+
+
+def _check_length(topic: str) -> None:
+    levels_max = limits.MQTT_LEVELS_MAX
+    if len(topic.encode()) > limits.MQTT_TOPIC_BYTES_MAX or topic.count("/") >= levels_max:
+        raise MqttError(Code.BAD_TOPIC, "the topic is too long or has too many levels")
+
+
+def _word(level: str) -> str:
+    """An MQTT level as a word of a topic name; different levels give different words."""
+    if not level:
+        return "_x00"
+    escaped = level.encode().replace(b"_x", b"_x5Fx")
+    return _NOT_IN_WORDS.sub(lambda found: b"_x%02X" % found[0][0], escaped).decode()
+
+
+class Grants:
+    """What an API key may do by MQTT: its grants cover `a/b` by the topic name `mqtt.a.b`, where
+    `mqtt` is the topic of the records."""
+
+    def __init__(self, key: ApiKeyView, topic: str) -> None:
+        self._compiled = CompiledGrants(key.grants, 0)
+        self._topic = topic
+        self._known: dict[str, bool] = {}
+
+    def may_publish(self, topic: str) -> bool:
+        known = self._known.get(topic)
+        if known is None:
+            if len(self._known) >= limits.MQTT_TOPICS_KNOWN_MAX:
+                self._known.clear()
+            known = self._known[topic] = self._covers("produce", list(map(_word, topic.split("/"))))
+        return known
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Whether one grant covers each topic that the filter matches, whatever its length."""
+        levels = topic_filter.split("/")
+        has_rest = levels[-1] == "#"
+        words = [
+            _ANY_LEVEL if one == "+" else _word(one) for one in levels[: -1 if has_rest else None]
+        ]
+        if not has_rest:
+            return self._covers("consume", words)
+        lengths = range(max(1, len(words)), limits.MQTT_LEVELS_MAX + 1)
+        return all(
+            self._covers("consume", words + [_ANY_LEVEL] * (length - len(words)))
+            for length in lengths
+        )
+
+    def _covers(self, operation: str, words: list[str]) -> bool:
+        name = ".".join([self._topic, *words])
+        return self._compiled.is_admin or self._compiled.cover(operation, name, None)
+
+
+def to_records(message: Publish, now_us: int, client_id: str = "") -> NewRecords:
+    """`client_id`: kept if it is given. Raises MqttError for what cannot be stored."""
+    headers = dict[str, bytes]()
+    if message.qos != _WITHOUT_HEADER:
+        headers[_QOS] = b"%d" % message.qos
+    if client_id:
+        headers[_CLIENT] = client_id.encode()
+    if message.properties:
+        _add_properties(headers, message, now_us)
+    try:
+        packed = [pack_headers(headers)] if headers else None
+    except RecordTooLargeError as error:
+        raise MqttError(Code.REFUSED, error.detail) from error
+    return NewRecords([message.payload], [message.topic.encode()], packed)
+
+
+def _add_properties(headers: dict[str, bytes], message: Publish, now_us: int) -> None:
+    given = message.properties
+    if (seconds := given.get("message_expiry")) is not None:
+        headers[_EXPIRES] = b"%d" % (now_us // 1_000 + seconds * 1_000)
+    if "payload_format" in given:
+        headers[_FORMAT] = b"%d" % given["payload_format"]
+    if "content_type" in given:
+        headers[CONTENT_TYPE] = given["content_type"].encode()
+    if "response_topic" in given:
+        headers[_RESPONSE] = check_topic(given["response_topic"]).encode()
+    if "correlation_data" in given:
+        headers[_CORRELATION] = given["correlation_data"]
+    for name, value in given.get("user_properties", ()):
+        if name in headers or name.startswith(_OURS):
+            text = f"the user property {name[:100]!r} is repeated, or its name is not free"
+            raise MqttError(Code.REFUSED, text)
+        headers[name] = value.encode()
+
+
+def to_publish(
+    key: bytes | None, value: bytes | None, packed: bytes | None, now_us: int
+) -> tuple[Publish, str] | None:
+    """The message and the client that sent it, if that was kept. None: it has expired, or its key
+    is no MQTT topic."""
+    try:
+        topic = check_topic((key or b"").decode())
+    except (UnicodeDecodeError, MqttError):
+        return None
+    if "\0" in topic:
+        return None
+    if not packed:
+        return Publish(topic, value or b"", _WITHOUT_HEADER), ""
+    headers = _decode_headers(packed)
+    properties = dict[str, object]()
+    expires = headers.pop(_EXPIRES, b"")
+    if expires.isdigit():
+        left_ms = int(expires) - now_us // 1_000
+        if left_ms <= 0:
+            return None
+        properties["message_expiry"] = min(-(-left_ms // 1_000), 2**32 - 1)
+    qos = {b"0": 0, b"2": 2}.get(headers.pop(_QOS, b""), _WITHOUT_HEADER)
+    client_id = headers.pop(_CLIENT, b"").decode("utf-8", "replace")
+    if headers.pop(_FORMAT, b"") == b"1":
+        properties["payload_format"] = 1
+    if (correlation := headers.pop(_CORRELATION, None)) is not None:
+        properties["correlation_data"] = correlation
+    for header, name in ((CONTENT_TYPE, "content_type"), (_RESPONSE, "response_topic")):
+        if (found := _text(headers.pop(header, None))) is not None:
+            properties[name] = found
+    users = [(name, _text(value)) for name, value in headers.items()]
+    properties["user_properties"] = [
+        pair for pair in users if pair[1] is not None and _fits(pair[0])
+    ]
+    if not properties["user_properties"]:
+        del properties["user_properties"]
+    return Publish(topic, value or b"", qos, properties=properties), client_id
+
+
+def _text(value: bytes | None) -> str | None:
+    """A header's value, if MQTT can send it as a text."""
+    try:
+        found = None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None
+    return found if found is not None and _fits(found) else None
+
+
+def _fits(text: str) -> bool:
+    return "\0" not in text and len(text) <= limits.MQTT_TEXT_CHARACTERS_MAX

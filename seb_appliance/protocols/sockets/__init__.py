@@ -1,0 +1,1 @@
+"""What the protocols with a port of their own share."""

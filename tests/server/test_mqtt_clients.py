@@ -1,0 +1,175 @@
+"""Clients of others, and kill -9, against `seb serve --mqtt-port`."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import shutil
+import subprocess
+import sys
+
+import httpx2
+import pytest
+
+from tests.support.mqtt_client import Client, connect
+from tests.support.process import Bucket, SebProcess
+from tests.support.servers.s3_server import free_port
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio]
+PUBLISHERS = 4
+MESSAGES = 300  # of each publisher before the kill
+
+
+class Served:
+    def __init__(self, tmp_path) -> None:
+        self.bucket, self.data = Bucket.directory(tmp_path / "bucket"), tmp_path / "data"
+        self.mqtt_port = free_port()
+
+    async def start(self) -> SebProcess:
+        process = SebProcess(self.bucket, self.data, ["--mqtt-port", str(self.mqtt_port)])
+        await process.ready()
+        return process
+
+
+async def values(process):
+    """Of all records of the topic."""
+    found, offset = [], 0
+    headers = {"authorization": f"Bearer {process.admin_key}"}
+    url = f"http://127.0.0.1:{process.port}/v1/topics/mqtt/records"
+    async with httpx2.AsyncClient(headers=headers, verify=False) as client:
+        while True:
+            answer = (await client.get(url, params={"offset": offset})).json()
+            if not answer["records"]:
+                return found
+            found += [one["value"] for one in answer["records"]]
+            offset = answer["next_offset"]
+
+
+async def publish_until_killed(served, key, name, acknowledged, enough):
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.mqtt_port)
+    client = Client(reader, writer, 5)
+    client.send(connect(key, client_id=name))
+    await client.packet()
+    try:
+        for number in range(1, 60_001):
+            client.publish(name, b"%s %d" % (name.encode(), number), packet_id=number)
+            first, body = await client.packet()
+            if first != 0x40:
+                return
+            acknowledged.append(f"{name} {int.from_bytes(body[:2], 'big')}")
+            if number == MESSAGES:
+                enough.release()
+    except ConnectionError:
+        return
+    finally:
+        writer.close()
+
+
+async def test_nothing_that_was_acknowledged_is_lost_by_kill_9(tmp_path):
+    served = Served(tmp_path)
+    process = await served.start()
+    acknowledged, enough = [], asyncio.Semaphore(0)
+    publishers = [
+        asyncio.create_task(
+            publish_until_killed(served, process.admin_key, f"p{i}", acknowledged, enough)
+        )
+        for i in range(PUBLISHERS)
+    ]
+    async with asyncio.timeout(60):
+        for _ in publishers:
+            await enough.acquire()
+    process.kill()
+    await asyncio.gather(*publishers)
+    again = await served.start()
+    try:
+        assert len(acknowledged) >= PUBLISHERS * MESSAGES
+        assert set(acknowledged) <= set(await values(again))
+    finally:
+        again.kill()
+
+
+SUBSCRIBE_AND_PUBLISH = """
+import sys, paho.mqtt.client as mqtt
+port, key, version = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "paho", protocol=version)
+client.username_pw_set("anybody", key)
+got = []
+def subscribed(client, *_):
+    for qos in (0, 1, 2):
+        client.publish(f"paho/{qos}", f"{version}-{qos}", qos)
+def received(client, _, message):
+    got.append((message.topic, message.qos))
+    if len(got) == 3:
+        client.disconnect()
+client.on_connect = lambda client, *_: client.subscribe("paho/+", 2)
+client.on_subscribe, client.on_message = subscribed, received
+client.connect("127.0.0.1", port)
+client.loop_forever()
+assert got == [("paho/0", 0), ("paho/1", 1), ("paho/2", 1)], got
+"""
+
+AIOMQTT = """
+import asyncio, sys, aiomqtt
+async def main():
+    version = aiomqtt.ProtocolVersion.V5
+    async with aiomqtt.Client("127.0.0.1", int(sys.argv[1]), username="x", password=sys.argv[2],
+                              protocol=version) as client:
+        await client.subscribe("aio/#", qos=1)
+        await client.publish("aio/a", "1", qos=2)
+        async for message in client.messages:
+            assert message.payload == b"1"
+            return
+asyncio.run(main())
+"""
+
+
+async def run(*command):
+    done = await asyncio.to_thread(
+        subprocess.run, command, capture_output=True, text=True, timeout=30, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(importlib.util.find_spec("paho") is None, reason="paho-mqtt is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("aiomqtt") is None, reason="aiomqtt is not installed")
+async def test_paho_and_aiomqtt_publish_and_subscribe(tmp_path):
+    served = Served(tmp_path)
+    process = await served.start()
+    port, key = str(served.mqtt_port), process.admin_key
+    try:
+        for version in ("4", "5"):
+            await run(sys.executable, "-c", SUBSCRIBE_AND_PUBLISH, port, key, version)
+        await run(sys.executable, "-c", AIOMQTT, port, key)
+        found = await values(process)
+        assert sorted(found) == sorted(["1", *(f"{v}-{q}" for v in (4, 5) for q in (0, 1, 2))])
+    finally:
+        process.kill()
+
+
+@pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="mosquitto_pub is not installed")
+async def test_mosquitto_pub_publishes(tmp_path):
+    served = Served(tmp_path)
+    process = await served.start()
+    try:
+        for version in ("311", "5"):
+            command = [
+                "mosquitto_pub",
+                "-h",
+                "127.0.0.1",
+                "-p",
+                str(served.mqtt_port),
+                "-V",
+                version,
+                "-u",
+                "x",
+                "-P",
+                process.admin_key,
+                "-t",
+                "m",
+                "-m",
+                version,
+            ]
+            await run(*command, "-q", "1")
+        assert await values(process) == ["311", "5"]
+    finally:
+        process.kill()

@@ -1,0 +1,93 @@
+"""A raw MQTT client: it sends any bytes, and reads packets one by one."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+from seb_appliance.protocols.mqtt import codec
+
+
+def connect(
+    password: str | None,
+    version: int = 5,
+    client_id: str = "c",
+    *,
+    keep_alive_s: int = 60,
+    will: codec.Publish | None = None,
+    **properties: Any,
+) -> bytes:
+    flags = 2 | (0 if password is None else 0xC0)
+    rest = codec.text(client_id)
+    if will is not None:
+        flags |= 4 | will.qos << 3 | will.retain << 5
+        rest += codec.properties(will.properties) if version == 5 else b""
+        rest += codec.text(will.topic) + codec.binary(will.payload)
+    if password is not None:
+        rest += codec.text("anybody") + codec.text(password)
+    head = codec.text("MQTT") + bytes((version, flags)) + struct.pack(">H", keep_alive_s)
+    given = codec.properties(properties) if version == 5 else b""
+    return codec.packet(codec.CONNECT, head + given + rest)
+
+
+def subscribe(topic_filter: str, options: int = 1, version: int = 5, packet_id: int = 9) -> bytes:
+    given = b"\0" if version == 5 else b""
+    body = struct.pack(">H", packet_id) + given + codec.text(topic_filter) + bytes((options,))
+    return codec.packet(codec.SUBSCRIBE, body, 2)
+
+
+class Client:
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: int
+    ) -> None:
+        self.reader, self.writer, self.version = reader, writer, version
+
+    def send(self, *packets: bytes) -> None:
+        self.writer.write(b"".join(packets))
+
+    def publish(self, topic: str, payload: bytes, qos: int = 1, packet_id: int = 1, **given: Any):
+        properties = given.pop("properties", {})
+        message = codec.Publish(topic, payload, qos, packet_id=packet_id, properties=properties)
+        message.retain = given.pop("retain", False)
+        self.send(codec.write_publish(message, self.version, **given))
+
+    async def packet(self) -> tuple[int, bytes]:
+        """First byte and body of the next one; (0, b"") at the end of the connection."""
+        async with asyncio.timeout(10):
+            try:
+                first = (await self.reader.readexactly(1))[0]
+                length, shift = 0, 0
+                while True:
+                    byte = (await self.reader.readexactly(1))[0]
+                    length |= (byte & 127) << shift
+                    shift += 7
+                    if byte < 128:
+                        return first, await self.reader.readexactly(length)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                return 0, b""
+
+    async def message(self) -> codec.Publish:
+        first, body = await self.packet()
+        assert first >> 4 == codec.PUBLISH, (first, body)
+        # what a server sends has properties that a client's PUBLISH may not have
+        reader = codec.Reader(body)
+        topic = reader.text()
+        packet_id = reader.short() if first & 6 else 0
+        properties = read_any(reader) if self.version == 5 else {}
+        return codec.Publish(
+            topic, body[reader.at :], first >> 1 & 3, bool(first & 1), packet_id, properties
+        )
+
+
+def read_any(reader: codec.Reader) -> dict[str, Any]:
+    """Properties in any packet."""
+    inside, found = codec.Reader(reader.take(reader.number())), dict[str, Any]()
+    while not inside.is_done:
+        name, kind, _ = codec.PROPERTIES[inside.byte()]
+        value = kind[0](inside)
+        if name in ("user_properties", "subscription_id"):
+            found.setdefault(name, []).append(value)
+        else:
+            found[name] = value
+    return found

@@ -1,0 +1,179 @@
+"""Takers of a queue wait, are woken and leave; what they are told is stored."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from seb_appliance import limits
+from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.formats.queues.queues import QueueSettings
+from tests.support.fakes import settle
+from tests.unit.broker.queues.conftest import Work, values
+
+
+async def test_a_taker_that_waits_gets_the_next_record_and_leaves_no_timer(work: Work):
+    await work.house.topic("t")
+    await work.put()
+    armed = work.house.clock.armed
+    first, second = work.taking(wait_ms=60_000), work.taking(wait_ms=60_000)
+    await settle()
+    assert (await work.view()).waiting_takers == 2
+    await work.house.appended("t", b"a")
+    await settle()
+    assert values(work.told(await first)) == [b"a"]
+    await work.house.appended("t", b"b")
+    assert values(work.told(await second)) == [b"b"]
+    assert work.house.clock.armed == armed + 1  # the end of the leases
+
+
+async def test_a_taker_that_leaves_hands_its_turn_on(work: Work):
+    await work.house.topic("t")
+    await work.put()
+    first, second = work.taking(wait_ms=60_000), work.taking(wait_ms=60_000)
+    await settle()
+    first.cancel()
+    await work.house.appended("t", b"a")
+    assert values(work.told(await second)) == [b"a"]
+
+
+async def test_an_empty_take_waits_for_its_time_and_stores_nothing(work: Work):
+    await work.house.topic("t")
+    await work.put()
+    stored = work.house.journal.position.seq
+    taking = work.taking(wait_ms=5_000)
+    await work.house.clock.advance(4.9)
+    assert not taking.done()
+    await work.house.clock.advance(0.2)
+    assert await taking == []
+    assert work.house.journal.position.seq == stored
+
+
+async def test_acknowledgements_of_one_window_are_one_event_of_ranges(work: Work):
+    await work.house.appended("t", *[b"v"] * 10)
+    await work.put()
+    taken = await work.take()
+    acks = [
+        asyncio.ensure_future(work.queues.ack("q", [one.token], OPERATOR))
+        for one in (taken[1], taken[0], taken[2], taken[7])
+    ]
+    await work.house.clock.advance(1)
+    assert [await ack for ack in acks] == [["ok"]] * 4
+    (event,) = work.events()
+    assert [(one.begin, one.end) for one in event.acked] == [(1, 2), (0, 1), (2, 3), (7, 8)]
+
+
+async def test_no_more_records_are_out_than_the_queue_allows(work: Work):
+    await work.house.appended("t", b"a", b"b", b"c")
+    await work.put(max_in_flight=2)
+    taken = await work.take()
+    assert values(taken) == [b"a", b"b"]
+    waiting = work.taking(wait_ms=60_000)
+    await settle()
+    assert not waiting.done()
+    await work.ack(taken[0])
+    assert values(work.told(await waiting)) == [b"c"]
+
+
+async def test_settled_deliveries_give_their_shares_back(work: Work):
+    shares = next(one for one in work.house.broker.shares if one.name == "deliveries")
+    await work.house.appended("t", b"a", b"b")
+    await work.put()
+    taken = await work.take()
+    assert shares.used == 2
+    await work.ack(*taken)
+    assert shares.used == 0
+
+
+async def test_a_queue_with_too_much_put_aside_reads_no_further(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(limits, "QUEUE_ASIDE_MAX", 2)
+    await work.house.appended("t", b"a", b"b", b"c")
+    await work.put()
+    taken = await work.take(2)
+    await work.retry(*taken, delay_ms=60_000)
+    assert await work.take() == []
+    await work.house.clock.advance(61)
+    assert values(await work.take()) == [b"a", b"b", b"c"]
+
+
+async def test_records_of_a_take_that_could_not_be_answered_go_to_others_uncounted(work: Work):
+    await work.house.appended("t", b"a", b"b")
+    await work.put()
+    lost = await work.taking()
+    waiting = work.taking(wait_ms=60_000)
+    await settle()
+    work.queues.undo("q", lost)
+    assert [(one.value, one.attempt) for one in work.told(await waiting)] == [(b"a", 1), (b"b", 1)]
+    assert await work.ack(*work.told(lost)) == ["lease_ended", "lease_ended"]
+
+
+async def test_an_acknowledgement_wakes_nobody_while_there_is_nothing_to_take(work: Work):
+    await work.house.appended("t", b"a")
+    await work.put()
+    taken = await work.take()
+    waiting = work.taking(wait_ms=60_000)
+    await settle()
+    (woken,) = work.queues._live["q"]._waiters
+    await work.ack(*taken)
+    assert list(work.queues._live["q"]._waiters) == [woken]
+    waiting.cancel()
+
+
+async def test_an_acknowledgement_is_answered_when_it_is_stored_and_so_is_its_repeat(work: Work):
+    await work.house.appended("t", b"a")
+    await work.put()
+    (taken,) = await work.take()
+    work.house.journal.hold()
+    first = asyncio.ensure_future(work.queues.ack("q", [taken.token], OPERATOR))
+    second = asyncio.ensure_future(work.queues.ack("q", [taken.token], OPERATOR))
+    await work.house.clock.advance(0.1)
+    assert not first.done()
+    assert not second.done()
+    work.house.journal.release()
+    await work.house.clock.advance(0.1)
+    assert (await first, await second) == (["ok"], ["settled"])
+
+
+async def test_a_queue_that_was_changed_waits_for_what_is_on_its_way(work: Work):
+    await work.house.appended("t", b"a", b"b")
+    await work.put()
+    a, _ = await work.take()
+    work.house.journal.hold()
+    acking = asyncio.ensure_future(work.queues.ack("q", [a.token], OPERATOR))
+    settings = QueueSettings(topics=("t",), ordering="key")
+    putting = asyncio.ensure_future(work.queues.put("q", settings))
+    await work.house.clock.advance(0.1)
+    taking = work.taking()
+    await settle()
+    assert not taking.done()  # it would hand out again what is being acknowledged
+    work.house.journal.release()
+    await work.house.clock.advance(1)
+    assert await acking == ["ok"]
+    await putting
+    assert values(work.told(await taking)) == [b"b"]
+
+
+async def test_several_records_that_come_at_once_wake_several_takers(work: Work):
+    await work.house.topic("t")
+    await work.put()
+    waiting = [work.taking(most=1, wait_ms=60_000) for _ in range(3)]
+    await settle()
+    await work.house.appended("t", b"a", b"b", b"c")
+    await settle()
+    assert [values(work.told(await one)) for one in waiting] == [[b"a"], [b"b"], [b"c"]]
+
+
+async def test_a_taker_that_leaves_as_it_is_woken_wakes_the_next(work: Work):
+    await work.house.topic("t")
+    await work.put()
+    first, _ = work.taking(wait_ms=60_000), work.taking(wait_ms=60_000)
+    await settle()
+    live = work.queues._live["q"]
+    _, second = live._waiters
+    live.wake()
+    first.cancel()
+    await settle()
+    assert second.done()
