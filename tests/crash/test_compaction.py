@@ -63,7 +63,7 @@ async def asked(seb: SebProcess, method: str, path: str, body: dict[str, Any] | 
         headers = {} if body is None else {"content-type": "application/json"}
         answer = await connection.request(method, path, sent, headers)
         assert answer.status < 300, answer
-        return answer.json()
+        return answer.json() if answer.body else None
     finally:
         connection.close()
 

@@ -230,4 +230,5 @@ def main() -> None:
     os._exit(0)  # threads of some of them do not end
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -101,7 +101,8 @@ def _run(
 
 def _replay(seed: str, *, show: bool) -> int:
     schedule = schedules.plan(seed)
-    print(f"schedule {seed}, fencing mode {schedule.mode}")
+    print(f"schedule {seed}, fencing mode {schedule.mode}"
+          f"{', with lake tables' if schedule.tables else ''}")  # fmt: skip
     print("\n".join(map(str, schedule.steps)), flush=True)
     if not show:
         done = asyncio.run(schedules.replay(seed, FOLDER / "ground" / f"replay-{seed}"))

@@ -1,9 +1,10 @@
-"""The verdict on a history: every violation of P1 to P16."""
+"""The verdict on a history: every violation of P1 to P17."""
 
 from __future__ import annotations
 
 from tests.proof.check_records import Evidence, check_records
 from tests.proof.check_state import check_state
+from tests.proof.check_tables import check_tables
 from tests.proof.history import History
 from tests.proof.violations import Violation
 
@@ -13,7 +14,7 @@ _SHOWN_MAX = 10
 def violations(history: History) -> list[Violation]:
     """None when all is well."""
     evidence = Evidence(history)
-    return [*check_records(evidence), *check_state(evidence)]
+    return [*check_records(evidence), *check_state(evidence), *check_tables(evidence)]
 
 
 def require(history: History) -> None:

@@ -23,6 +23,7 @@ from tests.proof.calling import Caller, Crowd
 from tests.proof.check_state import PROGRESS_S
 from tests.proof.checker import require
 from tests.proof.history import Commit, Read, Rebuilt, TakeOver
+from tests.proof.lake import SETTINGS, TABLES, Lake
 from tests.support.process import SebProcess
 from tests.support.producer import Doors
 
@@ -61,18 +62,30 @@ class Ground:
         self._tasks: list[asyncio.Task[None]] = []
         self.may_fail: set[int] = set()
         """Ports of processes that had no memory or no disk: they may print what they died of."""
+        self.lake: Lake | None = None
 
-    async def begin(self, crew: dict[workers.Worker, int] | None = None) -> None:
-        """The first appliance is ready, its topics are there, the crowd has begun."""
+    async def begin(
+        self, crew: dict[workers.Worker, int] | None = None, *, tables: bool = False
+    ) -> None:
+        """The first appliance is ready, its topics are there, the crowd has begun. `tables`: some
+        topics are lake tables."""
         self.seb = self.arena.start("first", *self.flags, take_over=True)
         await self.seb.ready(self.start_s)
         self.crowd.doors.key = self.seb.admin_key
         for topic in (*workers.TOPICS, workers.KEYED):
-            cleanup = {"cleanup": "compact", "dirty_ratio": 0.01} if topic == workers.KEYED else {}
-            await self.asked("PUT", f"/v1/topics/{topic}", cleanup)
+            settings: dict[str, Any] = {}
+            if topic == workers.KEYED:
+                settings |= {"cleanup": "compact", "dirty_ratio": 0.01}
+            if tables and topic in TABLES:
+                settings |= SETTINGS
+            await self.asked("PUT", f"/v1/topics/{topic}", settings)
         self.serve_from(self.seb)
         self._tasks = workers.start(self.crowd, crew)
         await self.crowd.until_acked(10)
+        if tables:
+            self.lake = Lake(self)
+            await self.lake.begin()
+            self._tasks.append(asyncio.create_task(self.lake.watch()))
 
     def add(self, tasks: list[asyncio.Task[None]]) -> None:
         """More of the crowd."""
@@ -89,7 +102,7 @@ class Ground:
             found = await caller.make(Read(*caller.begin()), method, path, body)
         finally:
             caller.close()
-        assert found is not None, (method, path, self.seb.shown)
+        assert found is not None, (method, path, dict(self.crowd.answers), self.seb.shown)
         return found
 
     def require_workers(self) -> None:
@@ -185,6 +198,8 @@ class Ground:
             history.logs[topic] = await self._read_all(topic)
             ids[(await self.asked("GET", f"/v1/topics/{topic}"))["topic_id"]] = topic
         await self._look_at_groups()
+        if self.lake is not None:
+            await self.lake.look_last()
         if self.arena.server is not None:
             history.durable_s = _durable_s(
                 self.arena.server.objects, self.arena.server.stored_s, ids

@@ -103,6 +103,20 @@ class Rebuilt:
     rebuilt: str
 
 
+@dataclass(slots=True)
+class TableSeen:
+    """What `reader` found in a lake table of the topic, which said that it has all records below
+    `next_offset`. `failure`: why it could not read it. `is_last`: no fault and no write came
+    after."""
+
+    topic: str
+    reader: str
+    next_offset: int = 0
+    rows: list[tuple[int, Record]] = field(default_factory=list)
+    failure: str = ""
+    is_last: bool = False
+
+
 @dataclass
 class History:
     """`logs`: what the last appliance serves of each topic in the end. `durable_s`: when the
@@ -115,6 +129,7 @@ class History:
     key_calls: list[KeyCall] = field(default_factory=list)
     take_overs: list[TakeOver] = field(default_factory=list)
     rebuilt: list[Rebuilt] = field(default_factory=list)
+    tables: list[TableSeen] = field(default_factory=list)
     logs: dict[str, list[tuple[int, Record]]] = field(default_factory=dict)
     compacted: set[str] = field(default_factory=set)
     durable_s: dict[tuple[str, int], float] = field(default_factory=dict)

@@ -13,6 +13,7 @@ from tests.proof.ground import EAGER, PLACES, ground
 from tests.proof.units import Done, PartOfProof
 
 _PAUSE_S_MAX = 0.5
+_LONG_PAUSE_S_MAX = 3.0  # in which tables are written, too
 
 
 async def run(unit: str, seed: str, folder: Path) -> Done:
@@ -21,9 +22,9 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
     dice = random.Random(f"{seed}/{unit}")
     async with ground(cast("Mode", mode), folder, f"{seed}/{unit}", PLACES[place]) as here:
         here.flags = EAGER if place == "S3" else ()
-        await here.begin()
+        await here.begin(tables=True)
         for i in range(int(cycles)):
-            await asyncio.sleep(dice.uniform(0, _PAUSE_S_MAX))
+            await asyncio.sleep(dice.uniform(0, _LONG_PAUSE_S_MAX if i % 2 else _PAUSE_S_MAX))
             fresh = unit.endswith("gone") or (number == "0" and i % 4 == 3)
             await here.kill(fresh=fresh)
         await here.verdict()

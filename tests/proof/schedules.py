@@ -37,13 +37,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Schedule:
+    """`tables`: some topics are lake tables, and bad PUTs are those of tables, too."""
+
     mode: Mode
     steps: tuple[Step, ...]
+    tables: bool
 
 
 _ON_PUT = ("drop_reply", "reset", "late", "hang", "slow", "lie412", "status")
 _ON_GET = ("reset", "hang", "slow", "status", "truncate", "flip")
 _CODES = (409, 412, 429, 500, 502, 503, 504, 507, 400, 403)
+_TABLES = 0.5  # of the schedules have lake tables
 _ACTS = ("kill", "kill, disk gone", "pause", "take over", "take over while paused")
 
 
@@ -60,6 +64,7 @@ def plan(seed: str, steps: int = 8) -> Schedule:
             else Step(round(dice.uniform(0.1, 0.5), 2), "bucket", _rule(dice, mode))
             for i in range(steps)
         ),
+        random.Random(f"tables/{seed}").random() < _TABLES,
     )
 
 
@@ -79,14 +84,17 @@ def _rule(dice: random.Random, mode: Mode) -> dict[str, Any]:
 
 
 async def apply(here: Ground, step: Step) -> None:
-    """Do one step; what is done to a process happens with the bucket well again, because a start
+    """Do one step. What is done to a process happens with the bucket well again, because a start
     beside a bucket that fails is told, and is no fault of the log."""
     await asyncio.sleep(step.wait_s)
     proxy = here.arena.proxy
     assert proxy is not None
     if step.rule is not None:
-        match = "/journal/" if step.rule["method"] == "PUT" else ""
-        proxy.add(Rule(**step.rule, match=match))
+        is_put = step.rule["method"] == "PUT"
+        proxy.add(Rule(**step.rule, match="/journal/" if is_put else ""))
+        # After a 403 a table rests for 30 s, and there is nothing to see of it.
+        if here.lake is not None and is_put and step.rule.get("code") != 403:
+            proxy.add(Rule(**step.rule, match="/tables/"))
         return
     if step.what.startswith("take over"):
         proxy.clear()
@@ -102,7 +110,7 @@ async def replay(seed: str, folder: Path) -> Done:
     """The schedule of a seed, and the verdict."""
     schedule = plan(seed)
     async with ground(schedule.mode, folder, seed, s3_read_timeout=READ_S) as here:
-        await here.begin()
+        await here.begin(tables=schedule.tables)
         for step in schedule.steps:
             await apply(here, step)
         assert here.arena.proxy is not None

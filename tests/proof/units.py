@@ -49,6 +49,9 @@ class Done(msgspec.Struct):
         """What happened on a ground whose verdict was good."""
         crowd = ground.crowd
         dice = random.Random(unit)
+        if ground.lake is not None:
+            numbers["commits_of_lake_tables"] = ground.lake.commits
+            numbers["looks_at_lake_tables"] = ground.lake.looks
         sample = dice.sample(crowd.latencies_s, min(_SAMPLE_MAX, len(crowd.latencies_s)))
         return cls(
             unit,

@@ -24,6 +24,7 @@ PROPERTIES: Final = {
     "P14": "the state rebuilt from the bucket equals the state before",
     "P15": "compaction keeps the newest record of each record key, and no deleted one returns",
     "P16": "no acknowledged revocation of an API key is undone",
+    "P17": "a lake table has the records of its topic below its next offset, each once",
 }
 
 

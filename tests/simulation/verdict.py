@@ -1,4 +1,4 @@
-"""The properties P1 to P16 that apply without HTTP, over what clients were told and the true log.
+"""The properties P1 to P17 that apply without HTTP, over what clients were told and the true log.
 
 Linear: the offset is the witness. Each violation begins with the property's number.
 """

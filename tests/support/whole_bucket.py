@@ -15,8 +15,10 @@ from seb_appliance.clock import SystemClock
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.lake.table_formats import FORMATS
 from seb_appliance.ops.checks.check import CheckOptions, CheckReport, check_bucket
 from seb_appliance.ops.host.stores import make_store
+from seb_appliance.ops.jobs.lake.work import TableWork
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage.journal.retry import RetryingStore
@@ -54,13 +56,20 @@ class Whole:
         return str(path.relative_to(self.bucket))
 
 
+class HastyClock(SystemClock):
+    """Nobody waits for what an appliance may do meanwhile."""
+
+    async def sleep(self, seconds: float) -> None:
+        await super().sleep(min(seconds, 0))
+
+
 async def check(whole: Whole, *, local: bool = False, **options: bool) -> CheckReport:
     """As `seb fsck` does; without the data directory unless `local`."""
     store = DirectoryStore(whole.bucket)
     retrying = RetryingStore(store, SystemClock(), random.random, give_up_after_s=5)
     chosen = CheckOptions(data=whole.data if local else None, **options)
     try:
-        return await check_bucket(retrying, SystemClock(), chosen, lambda *_: None)
+        return await check_bucket(retrying, HastyClock(), chosen, lambda *_: None)
     finally:
         await store.close()
 
@@ -100,6 +109,27 @@ async def make_whole(folder: Path, mode: Mode, *, tidied: bool) -> Whole:
             pass
         assert await appliance.drain()
         await appliance.close()
+    return whole
+
+
+async def make_lake(folder: Path) -> Whole:
+    """A topic that is a table in both formats, after twelve commits and a merge."""
+    whole = Whole("A", folder / "bucket", folder / "data")
+    whole.data.mkdir()
+    appliance = await _open(whole)
+    broker = appliance.broker
+    retrying = RetryingStore(appliance.store, SystemClock(), random.random, give_up_after_s=5)
+    appliance.tables.writer = TableWork(retrying, "A", FORMATS, NO_FAILPOINTS)
+    await broker.topics.create("orders", TopicSettings(table="iceberg,delta"))
+    for n in range(12):
+        records = NewRecords([b"%d" % n, b"more"], keys=[b"k", b"l"])
+        await broker.appends.append(ADMIN, "orders", records, broker.pending.reserve(OPERATOR, 1))
+        for table in broker.tables.all():
+            broker.table_commits.lags.wait_from(table, float("-inf"))
+        while await appliance.tables.step():
+            pass
+    assert await appliance.drain()
+    await appliance.close()
     return whole
 
 

@@ -14,6 +14,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.lake.names import HINT, metadata_name
 from seb_appliance.clock import SystemClock
+from seb_appliance.errors import ObjectExistsError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.jobs.lake.work import TableWork
 from seb_appliance.storage.journal.retry import RetryingStore
@@ -208,6 +209,81 @@ async def test_metadata_of_someone_else_stops_the_table_until_it_is_repaired(tmp
         await here.settle()
         assert (await here.show())["state"] == "live"
         assert [value for _, value in await here.rows()] == ["a", "b", "c"]
+
+
+async def test_a_store_that_says_once_that_metadata_exists_costs_a_table_no_time(tmp_path: Path):
+    store = LyingStore()
+    async with ground(tmp_path, store) as here:
+        await here.make()
+        store.lies = 2
+        await here.commit("a")
+        assert store.lies == 0
+        assert await here.rows() == [(0, "a")]
+        assert (await here.show())["failure"] == ""
+
+
+class LyingStore(MemoryStore):
+    """Says of the next `lies` objects of tables that they exist, and does not have them."""
+
+    lies = 0
+
+    def __init__(self) -> None:
+        super().__init__(0)
+
+    async def create(self, key: str, body: bytes) -> None:
+        if self.lies and key.startswith("tables/"):
+            self.lies -= 1
+            raise ObjectExistsError("412", key=key)
+        await super().create(key, body)
+
+
+async def test_metadata_of_a_later_commit_is_no_stray_that_a_repair_would_lose(tmp_path: Path):
+    async with ground(tmp_path) as here:
+        await here.make(table="iceberg,delta")
+        await here.commit("a")
+        head = here.seb.appliance.broker.tables.all()[0].head
+        theirs = head.key_of(metadata_name(head.number + 1))
+        await here.store.put(theirs, b"{}")
+        await here.store.put(head.key_of("metadata/mine.json"), b"{}")
+        here.seb.appliance.broker.table_commits.has_strays = True
+        await here.settle()
+        await here.commit("b")
+        await here.seb.client.post("/v1/tables/orders/repair")
+        await here.settle()
+        while await here.seb.appliance.tidier.step():
+            pass
+        assert head.key_of("metadata/mine.json") not in await keys(here)
+        assert await here.rows() == [(0, "a"), (1, "b")]
+
+
+async def test_retention_does_not_wait_for_a_paused_table_for_ever(tmp_path: Path):
+    async with ground(tmp_path) as here:
+        await here.make(table_hold_ms=60_000)
+        await here.commit("a")
+        await here.seb.client.post("/v1/tables/orders/pause")
+        await here.send("b")
+        while await here.seb.appliance.tables.step():
+            pass
+        broker = here.seb.appliance.broker
+        topic = broker._catalog.find("orders")
+        commits = broker.table_commits
+        assert commits.hold(topic) == 1
+        table = commits.find("orders")
+        commits.lags.wait_from(table, commits.lags.since_s(table.head.table_id) - 61)
+        assert commits.hold(topic) is None
+
+
+async def test_a_repair_that_is_asked_for_during_a_printing_is_not_forgotten(tmp_path: Path):
+    async with ground(tmp_path) as here:
+        await here.make()
+        await here.commit("a")
+        commits = here.seb.appliance.broker.table_commits
+        head = commits.find("orders").head
+        job = commits.print_job(commits.find("orders"))
+        await here.seb.client.post("/v1/tables/orders/repair")
+        commits.printed(job, head.key_of(metadata_name(head.number)))
+        assert (await here.show())["state"] == "live"
+        assert commits.next_print(lambda _: False).repair
 
 
 async def test_a_paused_table_waits(tmp_path: Path):

@@ -30,7 +30,7 @@ from seb_appliance.broker.lake.due import (
 )
 from seb_appliance.broker.lake.jobs import Part, PrintJob, WriteJob, Written
 from seb_appliance.broker.lake.lags import TableLags
-from seb_appliance.broker.lake.names import names_in_use
+from seb_appliance.broker.lake.names import has_checkpoint, names_in_use
 from seb_appliance.broker.lake.notes import CommitRefusedError, TableNotes, TablePlace
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.log_clock import LogClock
@@ -195,9 +195,10 @@ class TableCommits:
     async def next_append(self, rests: Rests) -> WriteJob | None:
         """The next commit of new records that is due: of the table that waits longest."""
         due: list[tuple[float, LakeTable, Topic, TopicSettings]] = []
+        for table in self._tables.all():
+            self.lags.note(table)
         for table, topic, settings in self.writable(rests):
             if self.lags.records(table) <= 0:
-                self.lags.wait_from(table, 0.0)
                 continue
             is_due = self.lags.is_due(table, topic)
             assert settings.table_file_bytes is not None
@@ -242,15 +243,8 @@ class TableCommits:
             while row < behind and rows.bases[row] < end and total < most:
                 ref = self._catalog.section_ref(owner, rows, row)
                 key = self.place.key_of(ref.entry)
-                place = SectionPlace(
-                    key,
-                    ref.topic_id,
-                    ref.base_offset,
-                    ref.last_offset,
-                    ref.at,
-                    ref.length,
-                    ref.crc,
-                )
+                topic_id, ends = ref.topic_id, (ref.base_offset, ref.last_offset)
+                place = SectionPlace(key, topic_id, *ends, ref.at, ref.length, ref.crc)
                 parts.append(Part(place, end))
                 total += ref.length
                 row += 1
@@ -364,12 +358,15 @@ class TableCommits:
     def print_job(self, table: LakeTable, *, is_first: bool = False) -> PrintJob:
         head = table.head
         repair = head.table_id in self._repairs
-        living = tuple(table.living()) if "delta" in head.definition.formats else None
+        needs_living = bool(head.delta_from) and has_checkpoint(head.number, head.delta_from)
+        living = tuple(table.living()) if needs_living else None
         return PrintJob(head.copy(), tuple(table.listed()), living, is_first and not repair, repair)
 
     def printed(self, job: PrintJob, foreign: str) -> None:
         """The job was done, or stopped at an object that someone else wrote."""
         table_id = job.head.table_id
+        if not job.repair and table_id in self._repairs:  # asked for meanwhile: it is printed again
+            return
         if foreign:
             self.foreign[table_id] = foreign
             return

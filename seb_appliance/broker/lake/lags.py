@@ -49,11 +49,19 @@ class TableLags:
         """Whether records wait for much longer than they should."""
         return self.seconds(table) > 2 * self.wanted_s(settings) + 60
 
+    def note(self, table: LakeTable) -> None:
+        """The wait begins or ends, also of a table that nothing may be added to now: retention
+        waits for it, too."""
+        topic = self._catalog.find_id(table.head.definition.topic_id)
+        if topic is not None and topic.settings.table_formats and self.records(table) > 0:
+            self._since_s.setdefault(table.head.table_id, self._clock.monotonic_s())
+        else:
+            self._since_s.pop(table.head.table_id, None)
+
     def is_due(self, table: LakeTable, topic: Topic) -> bool:
-        """Whether records have waited long enough. The first commit of a table is due at once.
-        Call it while records wait; the wait begins with the first call."""
-        is_first = table.head.table_id not in self._since_s and table.head.newest is None
-        self._since_s.setdefault(table.head.table_id, self._clock.monotonic_s())
+        """Whether records, of which there are some, have waited long enough. The first commit of a
+        table is due at once."""
+        is_first = table.head.newest is None
         return is_first or self.seconds(table) >= self.wanted_s(topic.settings)
 
     def since_s(self, table_id: str) -> float:

@@ -14,6 +14,9 @@ LAST_CHECKPOINT: Final = "_delta_log/_last_checkpoint"
 CHECKPOINT_EVERY: Final = 10  # commits
 
 _DELTA: Final = re.compile(r"_delta_log/([0-9]{20})(\.checkpoint\.parquet|\.json)")
+_ICEBERG: Final = re.compile(
+    r"metadata/(?:v|snap-)?([0-9]+)(?:\.metadata\.json|\.avro|-m[0-9]+\.avro)"
+)
 
 
 def data_name(first: int, last: int, name: bytes) -> str:
@@ -44,7 +47,9 @@ def has_checkpoint(number: int, delta_from: int) -> bool:
 
 
 def names_in_use(table: LakeTable) -> Callable[[str], bool]:
-    """Whether a kept snapshot, or a reader of the newest one, needs the object of a name."""
+    """Whether a kept snapshot, a reader of the newest one, or a later commit needs the object of a
+    name. What someone else wrote under the name of a later commit is not removed: a repair may have
+    replaced it by then."""
     head = table.head
     oldest = head.snapshots[0].number if head.snapshots else head.number
     used = {HINT, LAST_CHECKPOINT, *table.files}
@@ -56,9 +61,9 @@ def names_in_use(table: LakeTable) -> Callable[[str], bool]:
     delta_since = max(head.delta_from, oldest - oldest % CHECKPOINT_EVERY)
 
     def is_used(name: str) -> bool:
-        log = _DELTA.fullmatch(name)
-        if log is not None and head.delta_from:
-            return int(log[1]) + 1 >= delta_since
-        return name in used
+        log, printed = _DELTA.fullmatch(name), _ICEBERG.fullmatch(name)
+        if log is not None:
+            return int(log[1]) + 1 >= (delta_since if head.delta_from else head.number + 1)
+        return name in used or (printed is not None and int(printed[1]) > head.number)
 
     return is_used

@@ -54,7 +54,7 @@ def doctor(settings: Settings) -> Result:
 
 @click.command
 @click.option("--quick", is_flag=True, help="Read no object whole: the log and its tables only.")
-@click.option("--full", is_flag=True, help="Compare every row of the key index, not a sample.")
+@click.option("--full", is_flag=True, help="Compare every row of key index and tables.")
 @click.option("--bucket-only", is_flag=True, help="Leave the data directory alone.")
 @click.option("--repair", is_flag=True, help="Rebuild damaged local files; the bucket stays.")
 @with_settings(*BUCKET, "data", "garbage_grace")

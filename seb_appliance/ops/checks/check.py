@@ -14,6 +14,7 @@ from seb_appliance.errors import BadBatchError, StartError, StoreError, StoreUnu
 from seb_appliance.formats.entry import HEADER_BYTES, read_header
 from seb_appliance.ops.checks.coverage import Coverage, InForce, unreferenced
 from seb_appliance.ops.checks.findings import Findings, Problem
+from seb_appliance.ops.checks.lake import LakeCheck
 from seb_appliance.ops.checks.local_files import KeyIndexCheck, LocalFiles
 from seb_appliance.ops.checks.objects import Listing, ObjectReader, list_adopted, list_bucket
 from seb_appliance.ops.checks.reference import DigestDatabase, Reference
@@ -31,12 +32,14 @@ ANSWER_WITHIN_S: Final = 60.0
 EXIT_CLEAN: Final = 0
 EXIT_PROBLEMS: Final = 65
 _LOOKS: Final = 3  # at a bucket that changes during the check
+_PRINTED_WITHIN_S: Final = 2.0  # is the metadata of a table's commit, by a running appliance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckOptions:
     """`quick`: read the log's tables only, no object whole; `full`: compare every row of the key
-    index; `repair`: repair local files. `data`: a data directory that we have locked, or None."""
+    index, and read every row of lake tables; `repair`: repair local files. `data`: a data directory
+    that we have locked, or None."""
 
     quick: bool = False
     full: bool = False
@@ -197,6 +200,8 @@ class _Check:
             await reader.read_all(self.listing)
         report.counts |= {"objects_read": reader.read_objects, "bytes_read": reader.read_bytes}
         coverage, state = await self._cover(reader)
+        if reference.is_whole:
+            await self._check_lake(state)
         if local is None:
             return
         self.progress(0, 0, "checking local files")
@@ -237,6 +242,27 @@ class _Check:
             strays = unreferenced(in_force, self.listing, now_us=now_us, grace_ms=grace_ms)
             report.findings.add_all(list(strays))
         return coverage, state
+
+    async def _check_lake(self, state: LoadedState) -> None:
+        """A problem counts if each look shows it: an appliance may commit and print meanwhile."""
+        self.progress(0, 0, "checking lake tables")
+        problems: list[Problem] | None = None
+        for looks_left in reversed(range(_LOOKS)):
+            look = LakeCheck(self.store, state, self.options.quick, self.options.full)
+            seen = await look.problems()
+            problems = seen if problems is None else [one for one in problems if one in seen]
+            if not problems:
+                break
+            if looks_left:
+                await self.clock.sleep(_PRINTED_WITHIN_S)
+                await self.reference.catch_up()
+                state = await self.reference.database.load()
+        self.report.findings.add_all(problems)
+        self.report.counts |= {
+            "tables": len(state.lake_tables),
+            "table_files": look.files,
+            "table_strays": look.strays,
+        }
 
     async def _check_info(self) -> None:
         """In mode B bucket.json is a copy of what the bases say."""

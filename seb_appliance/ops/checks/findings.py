@@ -25,6 +25,10 @@ _SNAPSHOT: Final = (
     "Starts use an older snapshot, and a running appliance makes new ones: remove this one when "
     "there are three newer ones."
 )
+_TABLE_FILE: Final = (
+    "Restore this object from a copy of the bucket. While the log has these offsets, a new table "
+    "has them, too: set table=none, run seb tables drop, and set table again."
+)
 _TELL_US: Final = "Keep a copy of the bucket, stop the tidier (--tidier off), and report this bug."
 
 CODES: Final[dict[str, tuple[Severity, str]]] = {
@@ -41,6 +45,17 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "condemned_in_force": ("damage", _TELL_US),
     "snapshot_damaged": ("damage", _SNAPSHOT),
     "snapshot_differs": ("damage", _TELL_US),
+    "table_file_missing": ("damage", _TABLE_FILE),
+    "table_file_damaged": ("damage", _TABLE_FILE),
+    "table_metadata_missing": ("damage", _RESTORE),
+    "table_metadata_differs": (
+        "leftover",
+        "The next commit, the next start, or seb tables repair prints it again.",
+    ),
+    "table_foreign": (
+        "leftover",
+        "Another program wrote this metadata of a table: stop it, and run seb tables repair.",
+    ),
     "bucket_info_differs": ("leftover", "The next start repairs this copy of what the bases say."),
     "foreign_object": ("leftover", "No appliance made it: look at it, and remove it by hand."),
     "object_unreferenced": (

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -29,7 +30,7 @@ from seb_appliance.broker.lake.jobs import (
 from seb_appliance.broker.lake.names import data_name
 from seb_appliance.broker.lake.table import LakeTable
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked
-from seb_appliance.errors import ObjectExistsError, ObjectMissingError
+from seb_appliance.errors import ObjectExistsError, ObjectMissingError, StoreUncertainError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.batch import Batch
 from seb_appliance.formats.lake.tables import TableFile, TableRange
@@ -42,6 +43,7 @@ from seb_appliance.storage.objects.merging import batches_of
 _READ_BYTES: Final = 4 * limits.MIB  # in one request
 _READS_AHEAD: Final = 2
 _BAD_ROWS_SHOWN: Final = 10
+_CREATES: Final = 8  # of an object that the store says exists, and does not have
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,18 +223,21 @@ class TableWork:
 
     async def _store_printed(self, one: PrintedObject, *, repair: bool) -> bool:
         """False if someone else's object is there."""
-        if one.create_only and not repair:
-            try:
-                if self._mode == "A":
+        if repair or not one.create_only:
+            await self._store.put(one.key, one.body)
+            return True
+        for _ in range(_CREATES):
+            if self._mode == "A":
+                with suppress(ObjectExistsError):
                     await self._store.create(one.key, one.body)
                     return True
+            try:
                 return await self._store.get(one.key) == one.body
-            except ObjectExistsError:
-                return await self._store.get(one.key) == one.body
-            except ObjectMissingError:  # mode B: the journal's fencing decides who writes
-                pass
-        await self._store.put(one.key, one.body)
-        return True
+            except ObjectMissingError:
+                if self._mode == "B":  # the journal's fencing decides who writes
+                    await self._store.put(one.key, one.body)
+                    return True
+        raise StoreUncertainError("the store answered 412, then 404", key=one.key)
 
 
 def _reads(parts: Sequence[Part]) -> Iterator[_Read]:

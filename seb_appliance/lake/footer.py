@@ -1,0 +1,57 @@
+"""What a Parquet file says of itself, compared with its row in the journal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from seb_appliance.formats.lake.tables import OFFSET, TableFile
+
+_MAGIC: Final = b"PAR1"
+TAIL_BYTES: Final = 8  # the length of the footer, and the magic bytes
+
+
+def footer_bytes(tail: bytes) -> int:
+    """How long the end of the file is that holds its footer; 0 if this is no end of such a file."""
+    if len(tail) < TAIL_BYTES or tail[-4:] != _MAGIC:
+        return 0
+    return int.from_bytes(tail[-TAIL_BYTES:-4], "little") + TAIL_BYTES
+
+
+def footer_fault(end: bytes, file: TableFile) -> str:
+    """What is wrong with the end of a file that holds its footer; "" if nothing is."""
+    try:
+        footer = pq.read_metadata(pa.BufferReader(end))
+        if footer.num_rows != file.records:
+            return f"it has {footer.num_rows} rows, not {file.records}"
+        groups = [footer.row_group(i).column(0) for i in range(footer.num_row_groups)]
+        if any(one.path_in_schema != OFFSET.name or one.statistics is None for one in groups):
+            return "its first column is not the offset"
+        lower, upper = groups[0].statistics.min, groups[-1].statistics.max
+    except (pa.ArrowException, OSError, IndexError) as error:
+        return f"its footer cannot be read: {str(error)[:100]}"
+    return _bounds_fault(lower, upper, file)
+
+
+def rows_fault(body: bytes, file: TableFile) -> str:
+    """What is wrong with the rows of a whole file; "" if nothing is."""
+    try:
+        table = pq.read_table(pa.BufferReader(body))
+    except (pa.ArrowException, OSError) as error:
+        return f"its rows cannot be read: {str(error)[:100]}"
+    offsets = table.column(OFFSET.name).combine_chunks()
+    if len(offsets) != file.records:
+        return f"it has {len(offsets)} rows, not {file.records}"
+    if not pc.all(pc.less(offsets[:-1], offsets[1:]), min_count=0).as_py():
+        return "its offsets do not ascend"
+    return _bounds_fault(offsets[0].as_py(), offsets[-1].as_py(), file)
+
+
+def _bounds_fault(lower: int, upper: int, file: TableFile) -> str:
+    if lower < file.first_offset or upper > file.last_offset:
+        wanted = f"{file.first_offset} to {file.last_offset}"
+        return f"it has offsets {lower} to {upper}, and answers for {wanted}"
+    return ""

@@ -1,0 +1,194 @@
+"""Whether the lake tables in the bucket are those of the journal: their data files, and their
+metadata, which is printed again and compared."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+from collections.abc import AsyncIterator, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.lake.jobs import PrintedObject, PrintJob
+from seb_appliance.broker.lake.names import (
+    CHECKPOINT_EVERY,
+    delta_name,
+    has_checkpoint,
+    list_name,
+    manifest_name,
+    metadata_name,
+    names_in_use,
+)
+from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
+from seb_appliance.broker.ports import LoadedState
+from seb_appliance.errors import ObjectMissingError
+from seb_appliance.ops.checks.findings import Problem
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.retry import RetryingStore, together
+
+Sizes = dict[str, int]  # of objects, by name below the location of their table
+HAS_PARQUET: Final = importlib.util.find_spec("pyarrow") is not None
+
+
+@dataclass(slots=True)
+class LakeCheck:
+    """One look at the tables of a state. `quick`: no footers; `full`: every row of each file.
+    `strays`: objects that nothing needs, which a running appliance removes within a day."""
+
+    store: RetryingStore
+    state: LoadedState
+    quick: bool = False
+    full: bool = False
+    files: int = 0
+    strays: int = 0
+    _garbage: set[str] = field(default_factory=set)
+
+    async def problems(self) -> list[Problem]:
+        found: list[Problem] = []
+        if not self.state.lake_tables:
+            return found
+        self._garbage = {row.key for row in self.state.garbage}
+        tables = {table.head.definition.location: table for table in self.state.lake_tables}
+        async for location, sizes in self._by_location():
+            table = tables.pop(location, None)
+            if table is None:
+                self.strays += sum(location + name not in self._garbage for name in sizes)
+            else:
+                found += await self._of_table(table, sizes)
+        for table in tables.values():
+            found += await self._of_table(table, {})
+        return found
+
+    async def _by_location(self) -> AsyncIterator[tuple[str, Sizes]]:
+        """What lies below each location, from one LIST."""
+        location, sizes, after = "", Sizes(), ""
+        while page := await self.store.list_after(layout.TABLES, after):
+            for info in page:
+                if not layout.is_of_table(info.key):
+                    continue
+                cut = info.key.index("/", len(layout.TABLES)) + 1
+                if info.key[:cut] != location:
+                    if sizes:
+                        yield location, sizes
+                    location, sizes = info.key[:cut], {}
+                sizes[info.key[cut:]] = info.size
+            after = page[-1].key
+        if sizes:
+            yield location, sizes
+
+    async def _of_table(self, table: LakeTable, sizes: Sizes) -> list[Problem]:
+        head = table.head
+        in_use = names_in_use(table)
+        for name in sizes:
+            self.strays += not in_use(name) and head.key_of(name) not in self._garbage
+        self.files += len(table.files)
+        found = list(self._of_files(table, sizes))
+        bad = {problem.subject for problem in found}
+        for name, length in _earlier_metadata(head):
+            if name not in sizes:
+                found.append(self._problem(head, "table_metadata_missing", name, "it is gone"))
+            elif length not in (0, sizes[name]):
+                detail = f"it has {sizes[name]:,} bytes, not {length:,}"
+                found.append(self._problem(head, "table_metadata_missing", name, detail))
+        if HAS_PARQUET:
+            found += await self._of_metadata(table)
+            if not self.quick:
+                whole = [
+                    one for one in table.files.values() if head.key_of(one.file.name) not in bad
+                ]
+                found += await self._of_footers(head, whole)
+        return found
+
+    def _of_files(self, table: LakeTable, sizes: Sizes) -> Iterator[Problem]:
+        for name, one in table.files.items():
+            size = sizes.get(name)
+            if size is None:
+                yield self._problem(table.head, "table_file_missing", one, "it is gone")
+            elif size != one.file.length:
+                detail = f"it has {size:,} bytes, not {one.file.length:,}"
+                yield self._problem(table.head, "table_file_damaged", one, detail)
+            elif table.head.key_of(name) in self._garbage:
+                yield self._problem(table.head, "condemned_in_force", one, "its table needs it")
+
+    async def _of_metadata(self, table: LakeTable) -> list[Problem]:
+        """The metadata of the last commit is as it is printed."""
+        from seb_appliance.lake.table_formats import FORMATS
+
+        head = table.head
+        job = PrintJob(head, tuple(table.listed()), tuple(table.living()))
+        printed = await asyncio.to_thread(FORMATS.objects, job)
+        found = []
+        for one in printed:
+            if fault := await self._fault(one):
+                others = one.create_only and fault is _OTHERS
+                code = "table_foreign" if others else "table_metadata_differs"
+                name = one.key.removeprefix(head.definition.location)
+                found.append(self._problem(head, code, name, f"{fault} (commit {head.number})"))
+        return found
+
+    async def _fault(self, one: PrintedObject) -> str:
+        try:
+            return "" if await self.store.get(one.key) == one.body else _OTHERS
+        except ObjectMissingError:
+            return "it is not there"
+
+    async def _of_footers(self, head: TableHead, files: Iterable[LakeFile]) -> list[Problem]:
+        checks = (self._of_footer(head, one) for one in files)
+        at_once = 1 if self.full else limits.FSCK_READS_AT_ONCE
+        return [one for one in await together(checks, at_once) if one is not None]
+
+    async def _of_footer(self, head: TableHead, one: LakeFile) -> Problem | None:
+        from seb_appliance.lake.footer import TAIL_BYTES, footer_bytes, footer_fault, rows_fault
+
+        key, length = head.key_of(one.file.name), one.file.length
+        try:
+            tail = (await self.store.get_range(key, length - TAIL_BYTES, TAIL_BYTES)).data
+            long = footer_bytes(tail)
+            if not TAIL_BYTES < long <= length:
+                fault = "it is no Parquet file"
+            elif self.full:
+                body = await self.store.get(key)
+                fault = await asyncio.to_thread(rows_fault, body, one.file)
+            else:
+                end = (await self.store.get_range(key, length - long, long)).data
+                fault = await asyncio.to_thread(footer_fault, end, one.file)
+        except ObjectMissingError:
+            fault = "it is gone"
+        return self._problem(head, "table_file_damaged", one, fault) if fault else None
+
+    def _problem(self, head: TableHead, code: str, what: LakeFile | str, detail: str) -> Problem:
+        topic = head.definition.name
+        if isinstance(what, str):
+            return Problem(code, head.key_of(what), detail, topic)
+        offsets = what.file.first_offset, what.file.last_offset
+        return Problem(code, head.key_of(what.file.name), detail, topic, offsets)
+
+
+_OTHERS: Final = "it has other bytes than are printed for it"
+
+
+def _earlier_metadata(head: TableHead) -> Iterator[tuple[str, int]]:
+    """What readers of the kept snapshots need that earlier commits printed, and its length; 0 for
+    one that is not known."""
+    number = head.number
+    if head.iceberg_from:
+        since = head.iceberg_from if head.iceberg_from > 1 else 0
+        for one in head.manifests:
+            if since < one.name.version < number:
+                yield manifest_name(one.name), one.length
+        for name, _ in head.dropped:
+            if since < name.version < number:
+                yield manifest_name(name), 0
+        for snapshot in head.snapshots:
+            if since < snapshot.number < number:
+                yield list_name(snapshot.number), 0
+        for made, _ in head.times:
+            if head.iceberg_from <= made < number:
+                yield metadata_name(made), 0
+    if head.delta_from:
+        begin = max(head.delta_from, number - number % CHECKPOINT_EVERY)
+        if begin < number and has_checkpoint(begin, head.delta_from):
+            yield delta_name(begin, ".checkpoint.parquet"), 0
+        for version in range(begin, number):
+            yield delta_name(version), 0
