@@ -417,3 +417,40 @@ async def test_the_metrics_count_what_happened(running):
     for name in (("seb_mqtt_messages_total", "stored"), ("seb_mqtt_deliveries_total", "sent")):
         assert after[name] == before.get(name, 0) + 1
     assert "seb_mqtt_refusals_total" in {name for name, *_ in after}
+
+
+async def test_a_connect_that_is_too_long_ends_the_connection(running):
+    async with raw(running) as client:
+        client.send(b"\x10\xff\xff\xff\x7f")
+        assert await client.packet() == (0, b"")
+
+
+async def test_a_connection_is_read_no_further_while_much_is_in_flight(running, monkeypatch):
+    monkeypatch.setattr(limits, "MQTT_IN_FLIGHT_BYTES_MAX", 1)
+    async with connected(running, 4) as client:
+        for number in range(1, 11):
+            client.publish("slowly", b"x", packet_id=number)
+        for number in range(1, 11):
+            assert await client.packet() == (0x40, struct.pack(">H", number))
+
+
+async def test_a_client_that_takes_nothing_is_cut_off(running, monkeypatch):
+    monkeypatch.setattr(limits, "MQTT_CLOSE_S_MAX", 0.02)
+    async with connected(running, client_id="deaf") as client:
+        client.writer.transport.pause_reading()
+        (served,) = [one for one in running[1]._all if one.client_id == "deaf"]
+        served.transport.write(b"x" * 16 * limits.MIB)
+        served.end(Code.QUOTA, "it is enough")
+        async with asyncio.timeout(5):
+            while served in running[1]._all:
+                await asyncio.sleep(0)
+
+
+async def test_subscriptions_are_bounded(running, monkeypatch):
+    monkeypatch.setattr(running[1].dispatcher._room, "limit", 2)
+    async with connected(running) as client:
+        codes = []
+        for number in range(3):
+            client.send(subscribe(f"bound/{number}"))
+            codes.append((await client.packet())[1][-1])
+        assert codes == [1, Code.QUOTA, Code.QUOTA]  # half of them stay for other API keys
