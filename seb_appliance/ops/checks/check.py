@@ -257,7 +257,7 @@ class _Check:
                 await self.clock.sleep(_PRINTED_WITHIN_S)
                 await self.reference.catch_up()
                 state = await self.reference.database.load()
-        self.report.findings.add_all(problems)
+        self.report.findings.add_all(problems or [])
         self.report.counts |= {
             "tables": len(state.lake_tables),
             "table_files": look.files,
