@@ -107,10 +107,11 @@ async def test_a_table_whose_topic_must_not_be_read_does_not_exist(tmp_path: Pat
 async def test_one_key_leaves_room_for_others(tmp_path: Path):
     async with ground(tmp_path) as sql:
         queries = sql.seb.appliance.broker.sql
-        held = asyncio.Event()
+        held, running = asyncio.Event(), list[str]()
 
         class Slow:
-            async def run(self, _: Any) -> Any:
+            async def run(self, job: Any) -> Any:
+                running.append(job.statement)
                 await held.wait()
 
         runner, queries.runner = queries.runner, Slow()
@@ -121,8 +122,9 @@ async def test_one_key_leaves_room_for_others(tmp_path: Path):
         done, pending = await asyncio.wait(waiting, timeout=0.05)
         assert len(done) == limits.SQL_QUERIES_MAX // 2
         assert {type(one.exception()).__name__ for one in done} == {"ShareExceededError"}
-        other = asyncio.ensure_future(queries.query("other", "SELECT 1", lambda _: True))
+        other = asyncio.ensure_future(queries.query("other", "SELECT 2", lambda _: True))
         await asyncio.sleep(0)
+        assert running == ["SELECT 1", "SELECT 2"]
         for one in (*pending, other):
             one.cancel()
         await asyncio.gather(*pending, other, return_exceptions=True)

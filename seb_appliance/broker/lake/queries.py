@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -83,6 +84,7 @@ class TableQueries:
         self._clock = clock
         self._waiting = shares.declare("sql", limits.SQL_QUERIES_MAX, "SQL queries")
         self._slots = asyncio.Semaphore(limits.SQL_AT_ONCE)
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def named(self) -> dict[str, LakeTable]:
         """All tables by the names that the catalog and SQL give them. Tables of topics that are
@@ -113,7 +115,9 @@ class TableQueries:
         began_s, outcome = self._clock.monotonic_s(), "failed"
         with self._waiting.reserve(owner, 1):
             try:
-                async with asyncio.timeout(timeout_s), self._slots:
+                # One statement of an owner runs at a time, so that others find a free slot.
+                turn = self._turns.setdefault(owner, asyncio.Lock())
+                async with asyncio.timeout(timeout_s), turn, self._slots:
                     found = list(self._of(statement, may_read))
                     job = SqlJob(
                         statement,
