@@ -16,7 +16,7 @@ from tests.simulation.seeds import KINDS, Kind, run_seed
 ROOT = Path(__file__).parents[2]
 SEEDS = int(os.environ.get("TEST_SEEDS", "1000"))
 SQLITE_SEEDS = int(os.environ.get("TEST_SQLITE_SEEDS", "30"))
-SEEDS_TO_FIND = 600
+SEEDS_TO_FIND = 1_200
 HASH_SEEDS: dict[Kind, list[str]] = {"plain": ["0", "4711"], "sqlite": ["4711"]}
 
 

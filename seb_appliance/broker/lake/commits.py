@@ -198,6 +198,7 @@ class TableCommits:
         for table in self._tables.all():
             self.lags.note(table)
         for table, topic, settings in self.writable(rests):
+            self.lags.note(table)  # records may have come since
             if self.lags.records(table) <= 0:
                 continue
             is_due = self.lags.is_due(table, topic)
