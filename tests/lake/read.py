@@ -215,6 +215,7 @@ def spark_session(asked: Asked) -> Any:
         "spark.driver.memory": "1g",
         "spark.ui.enabled": "false",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.extensions": f"{iceberg}.extensions.IcebergSparkSessionExtensions,{delta}",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
@@ -228,7 +229,7 @@ def spark_session(asked: Asked) -> Any:
 
 
 def of_spark(frame: Any) -> Any:
-    return frame.selectExpr(FOUND.replace('"', "`")).first()
+    return frame.selectExpr(*FOUND.replace('"', "`").split(", ")).first()
 
 
 def by_spark(asked: Asked) -> Any:
