@@ -1,5 +1,5 @@
-"""What each reader finds in a lake table. It runs in the environment of readers.txt, or of spark.txt
-with `"engine": "spark"`:
+"""What each reader finds in a lake table. It runs in the environment of readers.txt, or with
+`"engine": "spark"` in that of spark.txt:
 
     python read.py '{"location": URI, "metadata": URI or null, "snapshot": ID or null,
                      "delta": bool, "catalog": URL or null, "token": TEXT, "oauth": TEXT or null,
