@@ -1,4 +1,5 @@
-"""What each reader finds in a lake table. It runs in the environment of readers.txt:
+"""What each reader finds in a lake table. It runs in the environment of readers.txt, or with
+`"engine": "spark"` in that of spark.txt:
 
     python read.py '{"location": URI, "metadata": URI or null, "snapshot": ID or null,
                      "delta": bool, "catalog": URL or null, "token": TEXT, "oauth": TEXT or null,
@@ -23,6 +24,7 @@ warnings.filterwarnings("ignore")
 
 FOUND = 'count(*), count(DISTINCT "offset"), min("offset"), max("offset")'
 Asked = dict[str, Any]
+JARS = Path(__file__).parents[2] / ".state" / "spark" / "jars"
 
 
 def of_arrow(table: Any) -> list[Any]:
@@ -191,6 +193,69 @@ def by_chdb(asked: Asked) -> Any:
     return [rows, *others] if rows else [0, 0, None, None]  # it takes 0 for the smallest of none
 
 
+def spark_session(asked: Asked) -> Any:
+    from pyspark.sql import SparkSession
+
+    if active := SparkSession.getActiveSession():
+        return active
+    seb = {"type": "rest", "uri": asked["catalog"]}
+    if s3 := asked["s3"]:
+        seb |= {
+            "s3.access-key-id": s3["key"],
+            "s3.secret-access-key": s3["secret"],
+            "s3.path-style-access": "true",
+        }
+    by_oauth = {
+        "credential": f"seb:{asked['token']}",
+        "oauth2-server-uri": f"{asked['catalog']}/v1/oauth/tokens",
+    }
+    iceberg, delta = "org.apache.iceberg.spark", "io.delta.sql.DeltaSparkSessionExtension"
+    options = {
+        "spark.jars": ",".join(map(str, sorted(JARS.glob("*.jar")))),
+        "spark.driver.memory": "1g",
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "1",
+        "spark.sql.extensions": f"{iceberg}.extensions.IcebergSparkSessionExtensions,{delta}",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
+    for catalog, more in (("bearer", {"token": asked["token"]}), ("oauth", by_oauth)):
+        options[f"spark.sql.catalog.{catalog}"] = f"{iceberg}.SparkCatalog"
+        for name, value in {**seb, **more}.items():
+            options[f"spark.sql.catalog.{catalog}.{name}"] = value
+    builder = SparkSession.builder.master("local[1]")
+    return builder.config(map=options).getOrCreate()
+
+
+def of_spark(frame: Any) -> Any:
+    return frame.selectExpr(*FOUND.replace('"', "`").split(", ")).first()
+
+
+def by_spark(asked: Asked) -> Any:
+    reader = spark_session(asked).read.format("iceberg")
+    if asked["snapshot"] is not None:
+        reader = reader.option("snapshot-id", asked["snapshot"])
+    return of_spark(reader.load(asked["location"]))
+
+
+def by_spark_delta(asked: Asked) -> Any:
+    reader = spark_session(asked).read.format("delta")
+    if asked["snapshot"] is not None:
+        reader = reader.option("versionAsOf", asked["snapshot"] - 1)
+    return of_spark(reader.load(asked["location"]))
+
+
+def by_spark_catalog(asked: Asked, catalog: str = "bearer") -> Any:
+    version = "" if asked["snapshot"] is None else f" VERSION AS OF {asked['snapshot']}"
+    table = f"{catalog}.topics.{asked['table']}"
+    return of_spark(spark_session(asked).sql(f"SELECT * FROM {table}{version}"))
+
+
+def by_spark_oauth(asked: Asked) -> Any:
+    return by_spark_catalog(asked, "oauth")
+
+
 ICEBERG = {
     "duckdb": by_duckdb,
     "pyiceberg": by_pyiceberg,
@@ -200,22 +265,27 @@ ICEBERG = {
 }
 DELTA = {"duckdb-delta": by_duckdb_delta, "polars-delta": by_polars_delta, "delta-rs": by_delta_rs}
 CATALOG = {"duckdb-catalog": by_duckdb_catalog, "pyiceberg-catalog": by_pyiceberg_catalog}
+SPARK = {"spark-catalog": by_spark_catalog, "spark-oauth": by_spark_oauth}
+# Spark's file systems do not have S3: it would take Hadoop's client and half a GB of SDK.
+SPARK_ON_FILES = {"spark": by_spark, "spark-delta": by_spark_delta}
 # These read an older snapshot, too.
 OLDER = {"duckdb", "pyiceberg", "polars", "daft", "delta-rs", "pyiceberg-catalog"}
+OLDER |= {*SPARK, *SPARK_ON_FILES}
 
 
 def main() -> None:
     asked: Asked = {
         "snapshot": None, "delta": False, "catalog": None, "s3": None, "metadata": None,
+        "engine": "python",
         **json.loads(sys.argv[1]),
     }  # fmt: skip
     readers: dict[str, Callable[[Asked], Any]] = {}
-    if asked["metadata"]:
-        readers |= ICEBERG
-    if asked["delta"]:
-        readers |= DELTA
-    if asked["catalog"]:
-        readers |= CATALOG
+    if asked["engine"] == "spark":
+        readers |= SPARK if asked["s3"] else SPARK | SPARK_ON_FILES
+    else:
+        readers |= ICEBERG if asked["metadata"] else {}
+        readers |= DELTA if asked["delta"] else {}
+        readers |= CATALOG if asked["catalog"] else {}
     if asked["snapshot"] is not None:
         readers = {name: read for name, read in readers.items() if name in OLDER}
     found = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import shutil
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -23,10 +24,12 @@ from tests.support.servers.moto import running_moto
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
-PYTHON = ROOT / ".state" / "readers" / "bin" / "python"
+STATE = ROOT / ".state"
 TOPIC = "orders.eu"
 ICEBERG = {"duckdb", "pyiceberg", "polars", "daft", "chdb"}
 DELTA = {"duckdb-delta", "polars-delta", "delta-rs"}
+SPARK = {"spark-catalog", "spark-oauth"}  # with Bearer and OAuth2
+SPARK_ON_FILES = SPARK | {"spark", "spark-delta"}
 PATIENCE_S = 60.0
 
 
@@ -36,11 +39,31 @@ class Store:
     s3: dict[str, str] | None  # for readers
 
 
-@pytest.fixture(scope="module")
-def readers() -> Path:
-    if not PYTHON.exists():
-        pytest.skip("no readers of tables are installed (sh tests/lake/install.sh)")
-    return PYTHON
+@dataclass(frozen=True)
+class Readers:
+    engine: str
+    python: Path
+
+    def by_all(self, store: Store, *found: int | None) -> dict[str, list[int | None]]:
+        names = ICEBERG | DELTA
+        if self.engine == "spark":
+            names = SPARK if store.s3 else SPARK_ON_FILES
+        return {name: list(found) for name in names}
+
+
+@pytest.fixture(
+    scope="module",
+    params=["python", pytest.param("spark", marks=pytest.mark.neighbours)],
+)
+def readers(request: pytest.FixtureRequest) -> Readers:
+    engine = request.param
+    of, told = {"python": ("readers", "install.sh"), "spark": ("spark", "install-spark.sh")}[engine]
+    python = STATE / of / "bin" / "python"
+    if not python.exists():
+        pytest.skip(f"no such readers of tables are installed (sh tests/lake/{told})")
+    if engine == "spark" and shutil.which("java") is None:
+        pytest.skip("no Java here: sh .ci/install-java")
+    return Readers(engine, python)
 
 
 @pytest.fixture(params=["directory", "s3"])
@@ -96,7 +119,7 @@ class Lake:
             await asyncio.sleep(0.1)
         raise AssertionError(table)
 
-    def read(self, table: dict[str, Any], **more: Any) -> dict[str, Any]:
+    def read(self, readers: Readers, table: dict[str, Any], **more: Any) -> dict[str, Any]:
         asked = {
             "location": table["location"],
             "metadata": table["metadata"],
@@ -105,7 +128,10 @@ class Lake:
             "s3": self.store.s3,
             **more,
         }
-        command = [str(PYTHON), str(ROOT / "tests" / "lake" / "read.py"), json.dumps(asked)]
+        if readers.engine == "spark":
+            asked |= {"engine": "spark", "token": self.seb.admin_key}
+            asked["catalog"] = f"http://127.0.0.1:{self.seb.port}/iceberg"
+        command = [str(readers.python), str(ROOT / "tests" / "lake" / "read.py"), json.dumps(asked)]
         done = subprocess.run(command, capture_output=True, timeout=300, check=True)
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         return found
@@ -123,24 +149,20 @@ async def lake(store: Store, folder: Path, **settings: Any) -> AsyncIterator[Lak
             yield Lake(seb, client, store)
 
 
-def by_all(*found: int | None) -> dict[str, list[int | None]]:
-    return {name: list(found) for name in ICEBERG | DELTA}
-
-
-async def test_every_reader_sees_each_record_once(readers: Path, store: Store, tmp_path: Path):
+async def test_every_reader_sees_each_record_once(readers: Readers, store: Store, tmp_path: Path):
     async with lake(store, tmp_path) as here:
         await here.send(*({"id": i, "total": i / 2} for i in range(1_000)))
         first = await here.settled()
         await here.send(*({"id": i} for i in range(500)))
         second = await here.settled()
-        found = here.read(second)
-        assert found == by_all(1_500, 1_500, 0, 1_499)
-        older = here.read(second, snapshot=first["commits"])
+        found = here.read(readers, second)
+        assert found == readers.by_all(store, 1_500, 1_500, 0, 1_499)
+        older = here.read(readers, second, snapshot=first["commits"])
         assert set(map(tuple, older.values())) == {(1_000, 1_000, 0, 999)}, older
 
 
 async def test_a_table_that_evolved_and_was_merged_is_read_by_all(
-    readers: Path, store: Store, tmp_path: Path
+    readers: Readers, store: Store, tmp_path: Path
 ):
     async with lake(store, tmp_path) as here:
         await here.send({"id": 1}, {"id": 2})
@@ -151,15 +173,15 @@ async def test_a_table_that_evolved_and_was_merged_is_read_by_all(
             await here.settled()
         table = await here.settled(files=3)  # the raw one, eight merged ones, and the last
         assert table["bad_rows"] == 9
-        assert here.read(table) == by_all(20, 20, 0, 19)
+        assert here.read(readers, table) == readers.by_all(store, 20, 20, 0, 19)
 
 
 async def test_rows_that_retention_removed_are_gone_for_all(
-    readers: Path, store: Store, tmp_path: Path
+    readers: Readers, store: Store, tmp_path: Path
 ):
     async with lake(store, tmp_path) as here:
         await here.send("a", "b")
         await here.settled()
         await here.change(table_retention_ms=2_000)
         table = await here.settled(rows=0)
-        assert here.read(table) == by_all(0, 0, None, None)
+        assert here.read(readers, table) == readers.by_all(store, 0, 0, None, None)
