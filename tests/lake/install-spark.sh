@@ -12,5 +12,5 @@ sh .ci/make-venv "${PYTHON:-python3}" .state/spark
 PIP_CONSTRAINT='' .state/spark/bin/python -m pip install --quiet -r tests/lake/spark.txt
 mvn -q -B -f tests/lake/spark.xml \
     org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
-    -DincludeScope=runtime -DoutputDirectory="$PWD/.state/spark/jars"
+    -DexcludeTransitive -DoutputDirectory="$PWD/.state/spark/jars"
 cat tests/lake/spark.txt tests/lake/spark.xml > "$stamp"

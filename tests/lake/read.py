@@ -6,17 +6,21 @@
                      "table": NAME, "s3": {…} or null}'
 
 It prints a JSON object: by reader, [rows, distinct offsets, smallest, largest], or an error text.
-`snapshot`: an older one. `s3`: endpoint, key, secret, region of the store.
+`snapshot`: an older one. `s3`: endpoint, key, secret, region of the store. `cells`: Python that
+sets up the catalog `seb`, in place of all readers. Without an argument, it answers each line of
+its input, as Spark takes long to start.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import site
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -194,21 +198,9 @@ def by_chdb(asked: Asked) -> Any:
 
 
 def spark_session(asked: Asked) -> Any:
+    """A session of its own in the one JVM: catalogs `bearer` and `oauth`, and the S3 server."""
     from pyspark.sql import SparkSession
 
-    if active := SparkSession.getActiveSession():
-        return active
-    seb = {"type": "rest", "uri": asked["catalog"]}
-    if s3 := asked["s3"]:
-        seb |= {
-            "s3.access-key-id": s3["key"],
-            "s3.secret-access-key": s3["secret"],
-            "s3.path-style-access": "true",
-        }
-    by_oauth = {
-        "credential": f"seb:{asked['token']}",
-        "oauth2-server-uri": f"{asked['catalog']}/v1/oauth/tokens",
-    }
     iceberg, delta = "org.apache.iceberg.spark", "io.delta.sql.DeltaSparkSessionExtension"
     options = {
         "spark.jars": ",".join(map(str, sorted(JARS.glob("*.jar")))),
@@ -220,12 +212,29 @@ def spark_session(asked: Asked) -> Any:
         "spark.sql.extensions": f"{iceberg}.extensions.IcebergSparkSessionExtensions,{delta}",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
-    for catalog, more in (("bearer", {"token": asked["token"]}), ("oauth", by_oauth)):
-        options[f"spark.sql.catalog.{catalog}"] = f"{iceberg}.SparkCatalog"
+    session = SparkSession.builder.master("local[1]").config(map=options).getOrCreate().newSession()
+    seb = {"": f"{iceberg}.SparkCatalog", ".type": "rest", ".uri": asked["catalog"]}
+    if s3 := asked["s3"]:
+        seb |= {".s3.access-key-id": s3["key"], ".s3.secret-access-key": s3["secret"]}
+        hadoop = {
+            "s3.impl": "org.apache.hadoop.fs.s3a.S3AFileSystem",
+            "s3.impl.disable.cache": "true",
+            "s3a.endpoint": s3["endpoint"],
+            "s3a.endpoint.region": s3["region"],
+            "s3a.access.key": s3["key"],
+            "s3a.secret.key": s3["secret"],
+            "s3a.path.style.access": "true",
+        }
+        for name, value in hadoop.items():
+            session.conf.set(f"fs.{name}", value)
+    by_oauth = {
+        ".credential": f"seb:{asked['token']}",
+        ".oauth2-server-uri": f"{asked['catalog']}/v1/oauth/tokens",
+    }
+    for catalog, more in (("bearer", {".token": asked["token"]}), ("oauth", by_oauth)):
         for name, value in {**seb, **more}.items():
-            options[f"spark.sql.catalog.{catalog}.{name}"] = value
-    builder = SparkSession.builder.master("local[1]")
-    return builder.config(map=options).getOrCreate()
+            session.conf.set(f"spark.sql.catalog.{catalog}{name}", value)
+    return session
 
 
 def of_spark(frame: Any) -> Any:
@@ -235,7 +244,7 @@ def of_spark(frame: Any) -> Any:
 def by_spark(asked: Asked) -> Any:
     reader = spark_session(asked).read.format("iceberg")
     if asked["snapshot"] is not None:
-        reader = reader.option("snapshot-id", asked["snapshot"])
+        reader = reader.option("versionAsOf", asked["snapshot"])
     return of_spark(reader.load(asked["location"]))
 
 
@@ -256,6 +265,12 @@ def by_spark_oauth(asked: Asked) -> Any:
     return by_spark_catalog(asked, "oauth")
 
 
+def by_spark_cell(cell: str, asked: Asked) -> Any:
+    spark = spark_session(asked)
+    exec(cell, {"spark": spark})
+    return of_spark(spark.table(f"seb.topics.{asked['table']}"))
+
+
 ICEBERG = {
     "duckdb": by_duckdb,
     "pyiceberg": by_pyiceberg,
@@ -265,38 +280,47 @@ ICEBERG = {
 }
 DELTA = {"duckdb-delta": by_duckdb_delta, "polars-delta": by_polars_delta, "delta-rs": by_delta_rs}
 CATALOG = {"duckdb-catalog": by_duckdb_catalog, "pyiceberg-catalog": by_pyiceberg_catalog}
-SPARK = {"spark-catalog": by_spark_catalog, "spark-oauth": by_spark_oauth}
-# Spark's file systems do not have S3: it would take Hadoop's client and half a GB of SDK.
-SPARK_ON_FILES = {"spark": by_spark, "spark-delta": by_spark_delta}
+SPARK = {
+    "spark": by_spark,
+    "spark-delta": by_spark_delta,
+    "spark-catalog": by_spark_catalog,
+    "spark-oauth": by_spark_oauth,
+}
 # These read an older snapshot, too.
-OLDER = {"duckdb", "pyiceberg", "polars", "daft", "delta-rs", "pyiceberg-catalog"}
-OLDER |= {*SPARK, *SPARK_ON_FILES}
+OLDER = {"duckdb", "pyiceberg", "polars", "daft", "delta-rs", "pyiceberg-catalog", *SPARK}
 
 
-def main() -> None:
+def found_by_all(wanted: Asked) -> dict[str, Any]:
     asked: Asked = {
         "snapshot": None, "delta": False, "catalog": None, "s3": None, "metadata": None,
-        "engine": "python",
-        **json.loads(sys.argv[1]),
+        "engine": "python", "cells": [],
+        **wanted,
     }  # fmt: skip
     readers: dict[str, Callable[[Asked], Any]] = {}
     if asked["engine"] == "spark":
-        readers |= SPARK if asked["s3"] else SPARK | SPARK_ON_FILES
+        readers |= {} if asked["cells"] else SPARK
     else:
         readers |= ICEBERG if asked["metadata"] else {}
         readers |= DELTA if asked["delta"] else {}
         readers |= CATALOG if asked["catalog"] else {}
     if asked["snapshot"] is not None:
         readers = {name: read for name, read in readers.items() if name in OLDER}
+    for i, cell in enumerate(asked["cells"]):
+        readers[f"cell-{i}"] = partial(by_spark_cell, cell)
     found = {}
     for name, read in readers.items():
         try:
             found[name] = list(read(asked))
         except Exception as error:
             found[name] = f"{type(error).__name__}: {str(error)[:300]}"
-    sys.stdout.flush()
-    print(json.dumps(found))
-    sys.stdout.flush()
+    return found
+
+
+def main() -> None:
+    for asked in sys.argv[1:] or sys.stdin:
+        with contextlib.redirect_stdout(sys.stderr):
+            found = found_by_all(json.loads(asked))
+        print(json.dumps(found), flush=True)
     os._exit(0)  # threads of some of them do not end
 
 

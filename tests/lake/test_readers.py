@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
-import shutil
-import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -18,18 +15,13 @@ import httpx2
 import pytest
 
 from seb_appliance.storage.stores.s3_options import S3Options
+from tests.lake.engines import Engine, running
 from tests.support.process import Bucket, SebProcess, seb_process
 from tests.support.servers.moto import running_moto
 
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).parents[2]
-STATE = ROOT / ".state"
 TOPIC = "orders.eu"
-ICEBERG = {"duckdb", "pyiceberg", "polars", "daft", "chdb"}
-DELTA = {"duckdb-delta", "polars-delta", "delta-rs"}
-SPARK = {"spark-catalog", "spark-oauth"}  # with Bearer and OAuth2
-SPARK_ON_FILES = SPARK | {"spark", "spark-delta"}
 PATIENCE_S = 60.0
 
 
@@ -39,31 +31,19 @@ class Store:
     s3: dict[str, str] | None  # for readers
 
 
-@dataclass(frozen=True)
-class Readers:
-    engine: str
-    python: Path
-
-    def by_all(self, store: Store, *found: int | None) -> dict[str, list[int | None]]:
-        names = ICEBERG | DELTA
-        if self.engine == "spark":
-            names = SPARK if store.s3 else SPARK_ON_FILES
-        return {name: list(found) for name in names}
-
-
 @pytest.fixture(
     scope="module",
-    params=["python", pytest.param("spark", marks=pytest.mark.neighbours)],
+    params=[
+        "python",
+        pytest.param("spark", marks=pytest.mark.neighbours),
+        pytest.param("trino", marks=pytest.mark.neighbours),
+    ],
 )
-def readers(request: pytest.FixtureRequest) -> Readers:
-    engine = request.param
-    of, told = {"python": ("readers", "install.sh"), "spark": ("spark", "install-spark.sh")}[engine]
-    python = STATE / of / "bin" / "python"
-    if not python.exists():
-        pytest.skip(f"no such readers of tables are installed (sh tests/lake/{told})")
-    if engine == "spark" and shutil.which("java") is None:
-        pytest.skip("no Java here: sh .ci/install-java")
-    return Readers(engine, python)
+def readers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    with running(request.param, tmp_path_factory.mktemp("engine")) as engine:
+        yield engine
 
 
 @pytest.fixture(params=["directory", "s3"])
@@ -80,9 +60,10 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
             aws_access_key_id="test",
             aws_secret_access_key="testtest",
         )
-        client.create_bucket(Bucket="lake")
+        bucket = f"lake-{server.port}"  # Delta keeps by name what it has read
+        client.create_bucket(Bucket=bucket)
         options = S3Options(
-            bucket="lake", prefix="seb", access_key_id="test", secret_access_key="testtest"
+            bucket=bucket, prefix="seb", access_key_id="test", secret_access_key="testtest"
         )
         s3 = {"endpoint": endpoint, "key": "test", "secret": "testtest", "region": "us-east-1"}
         yield Store(Bucket.s3(options, server.port), s3)
@@ -119,22 +100,22 @@ class Lake:
             await asyncio.sleep(0.1)
         raise AssertionError(table)
 
-    def read(self, readers: Readers, table: dict[str, Any], **more: Any) -> dict[str, Any]:
+    def read(self, readers: Engine, table: dict[str, Any], **more: Any) -> dict[str, Any]:
         asked = {
             "location": table["location"],
             "metadata": table["metadata"],
             "delta": "delta" in table["formats"],
             "table": TOPIC.replace(".", "_"),
             "s3": self.store.s3,
+            "catalog": f"http://127.0.0.1:{self.seb.port}/iceberg",
+            "token": self.seb.admin_key,
             **more,
         }
-        if readers.engine == "spark":
-            asked |= {"engine": "spark", "token": self.seb.admin_key}
-            asked["catalog"] = f"http://127.0.0.1:{self.seb.port}/iceberg"
-        command = [str(readers.python), str(ROOT / "tests" / "lake" / "read.py"), json.dumps(asked)]
-        done = subprocess.run(command, capture_output=True, timeout=300, check=True)
-        found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        return found
+        return readers.read(asked)
+
+
+def by_all(readers: Engine, *found: int | None) -> dict[str, list[int | None]]:
+    return {name: list(found) for name in readers.readers}
 
 
 @contextlib.asynccontextmanager
@@ -149,20 +130,20 @@ async def lake(store: Store, folder: Path, **settings: Any) -> AsyncIterator[Lak
             yield Lake(seb, client, store)
 
 
-async def test_every_reader_sees_each_record_once(readers: Readers, store: Store, tmp_path: Path):
+async def test_every_reader_sees_each_record_once(readers: Engine, store: Store, tmp_path: Path):
     async with lake(store, tmp_path) as here:
         await here.send(*({"id": i, "total": i / 2} for i in range(1_000)))
         first = await here.settled()
         await here.send(*({"id": i} for i in range(500)))
         second = await here.settled()
         found = here.read(readers, second)
-        assert found == readers.by_all(store, 1_500, 1_500, 0, 1_499)
+        assert found == by_all(readers, 1_500, 1_500, 0, 1_499)
         older = here.read(readers, second, snapshot=first["commits"])
         assert set(map(tuple, older.values())) == {(1_000, 1_000, 0, 999)}, older
 
 
 async def test_a_table_that_evolved_and_was_merged_is_read_by_all(
-    readers: Readers, store: Store, tmp_path: Path
+    readers: Engine, store: Store, tmp_path: Path
 ):
     async with lake(store, tmp_path) as here:
         await here.send({"id": 1}, {"id": 2})
@@ -173,15 +154,15 @@ async def test_a_table_that_evolved_and_was_merged_is_read_by_all(
             await here.settled()
         table = await here.settled(files=3)  # the raw one, eight merged ones, and the last
         assert table["bad_rows"] == 9
-        assert here.read(readers, table) == readers.by_all(store, 20, 20, 0, 19)
+        assert here.read(readers, table) == by_all(readers, 20, 20, 0, 19)
 
 
 async def test_rows_that_retention_removed_are_gone_for_all(
-    readers: Readers, store: Store, tmp_path: Path
+    readers: Engine, store: Store, tmp_path: Path
 ):
     async with lake(store, tmp_path) as here:
         await here.send("a", "b")
         await here.settled()
         await here.change(table_retention_ms=2_000)
         table = await here.settled(rows=0)
-        assert here.read(readers, table) == readers.by_all(store, 0, 0, None, None)
+        assert here.read(readers, table) == by_all(readers, 0, 0, None, None)
