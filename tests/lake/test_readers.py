@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
+import textwrap
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ import boto3
 import httpx2
 import pytest
 
+from seb_appliance.formats.lake.readers import KEY, first_cells
 from seb_appliance.storage.stores.s3_options import S3Options
 from tests.lake.engines import Engine, running
 from tests.support.process import Bucket, SebProcess, seb_process
@@ -22,6 +25,8 @@ from tests.support.servers.moto import running_moto
 pytestmark = pytest.mark.slow
 
 TOPIC = "orders.eu"
+TABLES = Path(__file__).parents[2] / "docs" / "TABLES.md"
+NEIGHBOURS = ("spark", "trino")
 PATIENCE_S = 60.0
 
 
@@ -33,11 +38,7 @@ class Store:
 
 @pytest.fixture(
     scope="module",
-    params=[
-        "python",
-        pytest.param("spark", marks=pytest.mark.neighbours),
-        pytest.param("trino", marks=pytest.mark.neighbours),
-    ],
+    params=["python", *(pytest.param(name, marks=pytest.mark.neighbours) for name in NEIGHBOURS)],
 )
 def readers(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
@@ -166,3 +167,48 @@ async def test_rows_that_retention_removed_are_gone_for_all(
         await here.change(table_retention_ms=2_000)
         table = await here.settled(rows=0)
         assert here.read(readers, table) == by_all(readers, 0, 0, None, None)
+
+
+def cells(engine: str, here: Lake, table: dict[str, Any]) -> list[str]:
+    """The first cells of the documentation and of `seb tables attach`, for this appliance."""
+    seb = f"http://127.0.0.1:{here.seb.port}"
+    printed = first_cells(TOPIC, seb, table["location"], table["metadata"])[engine]
+    found = [printed.replace(KEY, here.seb.admin_key)]
+    if s3 := here.store.s3:
+        names = {"ENDPOINT": "endpoint", "REGION": "region", "KEY_ID": "key", "SECRET": "secret"}
+        for name, value in names.items():
+            found = [cell.replace(f"={name}", f"={s3[value]}") for cell in found]
+        cell = rf"(?is)\*\*{engine}\*\*.*?\n\n((?:    [^\n]*\n)+)"
+        shown = re.search(cell, TABLES.read_text())
+        assert shown is not None
+        given = {
+            "https://seb.example": seb,
+            "https://s3.example": s3["endpoint"],
+            "seb_…": here.seb.admin_key,
+            '"k"': f'"{s3["key"]}"',
+            '"s"': f'"{s3["secret"]}"',
+            "aws-access-key=k": f"aws-access-key={s3['key']}",
+            "aws-secret-key=s": f"aws-secret-key={s3['secret']}",
+        }
+        text = textwrap.dedent(shown[1])
+        for name, value in given.items():
+            text = text.replace(name, value)
+        found.append(text)
+    return found
+
+
+@pytest.mark.neighbours
+@pytest.mark.parametrize("readers", NEIGHBOURS, indirect=True)
+async def test_the_first_cells_that_are_shown_read_the_table(
+    readers: Engine, store: Store, tmp_path: Path
+):
+    bucket = store.bucket
+    if s3 := store.s3:  # the printed cell of Spark has no key
+        pair = f"{s3['key']}:{s3['secret']}"
+        bucket = replace(bucket, environment={**bucket.environment, "SEB_TABLE_READER_KEY": pair})
+    async with lake(replace(store, bucket=bucket), tmp_path) as here:
+        await here.send("a", "b")
+        table = await here.settled()
+        texts = cells(readers.name, here, table)
+        found = here.read(readers, table, cells=texts)
+        assert found == {f"cell-{i}": [2, 2, 0, 1] for i in range(len(texts))}

@@ -23,7 +23,7 @@ print(catalog.load_table("topics.{name}").scan(limit=10).to_arrow())""",
 import polars as pl
 print(pl.scan_iceberg("{metadata}").head(10).collect())""",
     "spark": """\
-# pyspark --packages org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.2
+# pyspark --packages org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0{s3_packages}
 spark.conf.set("spark.sql.catalog.seb", "org.apache.iceberg.spark.SparkCatalog")
 spark.conf.set("spark.sql.catalog.seb.type", "rest")
 spark.conf.set("spark.sql.catalog.seb.uri", "{catalog}")
@@ -36,6 +36,7 @@ iceberg.catalog.type=rest
 iceberg.rest-catalog.uri={catalog}
 iceberg.rest-catalog.security=OAUTH2
 iceberg.rest-catalog.oauth2.token={key}
+{trino_files}
 # SELECT * FROM seb.topics."{name}" LIMIT 10""",
 }
 _DELTA: Final = {
@@ -46,10 +47,20 @@ SELECT * FROM delta_scan('{location}') LIMIT 10;""",
 import polars as pl
 print(pl.scan_delta("{location}").head(10).collect())""",
     "spark": """\
-# pyspark --packages io.delta:delta-spark_2.13:4.0.0
+# pyspark --packages io.delta:delta-spark_4.1_2.13:4.4.0
 spark.read.format("delta").load("{location}").show(10)""",
 }
 ENGINES: Final = tuple(_BY_CATALOG)
+_S3_PACKAGES: Final = ",org.apache.iceberg:iceberg-aws-bundle:1.12.0"
+_TRINO_FILES: Final = "fs.hadoop.enabled=true"
+# Trino takes the keys of the catalog alone, and neither its endpoint nor its region.
+_TRINO_S3: Final = """\
+fs.native-s3.enabled=true
+s3.endpoint=ENDPOINT
+s3.region=REGION
+s3.path-style-access=true
+s3.aws-access-key=KEY_ID
+s3.aws-secret-key=SECRET"""
 
 _NEWEST: Final = {
     "duckdb": """\
@@ -79,6 +90,7 @@ def first_cells(
     """What to enter first, by engine. `appliance`: its URL. `metadata`: of Iceberg; None: only
     Delta is there."""
     texts = _BY_CATALOG if metadata else _DELTA
+    is_s3 = location.startswith("s3://")
     return {
         engine: text.format(
             catalog=f"{appliance}/iceberg",
@@ -87,6 +99,8 @@ def first_cells(
             metadata=metadata,
             location=location,
             key=key,
+            s3_packages=_S3_PACKAGES if is_s3 else "",
+            trino_files=_TRINO_S3 if is_s3 else _TRINO_FILES,
         )
         for engine, text in texts.items()
     }
