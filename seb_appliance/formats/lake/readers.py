@@ -53,7 +53,7 @@ spark.read.format("delta").load("{location}").show(10)""",
 ENGINES: Final = tuple(_BY_CATALOG)
 _S3_PACKAGES: Final = ",org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 _TRINO_FILES: Final = "fs.hadoop.enabled=true"
-# Trino takes the keys of the catalog alone, and neither its endpoint nor its region.
+# Trino is told the address of the store and a key here, not by the catalog.
 _TRINO_S3: Final = """\
 fs.native-s3.enabled=true
 s3.endpoint=ENDPOINT
