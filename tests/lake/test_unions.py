@@ -22,67 +22,88 @@ UNIONS = int(os.environ.get("SEB_TEST_UNIONS", "8"))
 SNAPSHOTS = max(3, UNIONS // 4)
 EXACT = (
     'SELECT count(*), count(DISTINCT "offset"), min("offset"), max("offset"), '
-    "count(*) FILTER (value = 'v' || \"offset\") FROM orders_eu"
+    "count(*) FILTER (WHERE value = 'v' || \"offset\") FROM orders_eu"
 )
-ALL = 'SELECT COLUMNS(*)::VARCHAR FROM orders_eu ORDER BY "offset"::BIGINT'
+TEXTS = ", ".join(
+    f'CAST("{name}" AS STRING)'
+    for name in ("offset", "timestamp", "key", "headers", "id", "at", "_rest", "_raw", "_error")
+)
+ALL = f'SELECT {TEXTS} FROM orders_eu ORDER BY "orders_eu"."offset"'
 
 
-async def unions(
-    here: Lake, *select: str, times: int = 1, snapshots: int = 1, catalog: bool = False
-) -> list[Any]:
-    """Of each view: snapshot, next offset, log end, and the rows of each statement."""
-    if not PYTHON.exists():
+@pytest.fixture(params=["duckdb", pytest.param("spark", marks=pytest.mark.neighbours)])
+def engine(request: pytest.FixtureRequest) -> str:
+    if not _python(request.param).exists():
         pytest.skip("no readers of tables are installed (sh tests/lake/install.sh)")
+    return str(request.param)
+
+
+def _python(engine: str) -> Path:
+    return ROOT / ".state" / {"duckdb": "readers", "spark": "spark"}[engine] / "bin" / "python"
+
+
+async def unions(engine: str, here: Lake, *select: str, **more: Any) -> list[Any]:
+    """Of each: snapshot, next offset, log end, and the rows of each statement."""
     asked = {
+        "engine": engine,
         "topic": "orders.eu",
         "url": f"http://127.0.0.1:{here.seb.port}",
-        "api_key": here.seb.admin_key,
+        "token": here.seb.admin_key,
+        "token_file": str(here.seb.data / "admin.key"),
         "packages": sysconfig.get_path("purelib"),
         "s3": here.store.s3,
-        "catalog": catalog,
+        "by_catalog": False,
         "select": select,
-        "times": times,
-        "snapshots": snapshots,
+        "times": 1,
+        "snapshots": 1,
+        **more,
     }
+    python, script = _python(engine), ROOT / "tests" / "lake" / "unions.py"
     process = await asyncio.create_subprocess_exec(
-        PYTHON,
-        ROOT / "tests" / "lake" / "unions.py",
+        python,
+        script,
         json.dumps(asked),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "spark")]),
+            "PYSPARK_PYTHON": str(python),
+        },
     )
     output, errors = await process.communicate()
     assert process.returncode == 0, errors.decode()
     return [json.loads(line) for line in output.splitlines()]
 
 
-@pytest.mark.parametrize("catalog", [False, True], ids=["path", "catalog"])
-async def test_each_view_has_each_record_once_while_table_and_log_change(
-    catalog: bool, tmp_path: Path
+@pytest.mark.parametrize("by_catalog", [False, True], ids=["path", "catalog"])
+async def test_each_record_is_there_once_while_table_and_log_change(
+    engine: str, by_catalog: bool, tmp_path: Path
 ) -> None:
     """Commits, merged files, old snapshots that go, and retention of the log."""
     bucket = Bucket(f"file:{tmp_path}/bucket", {"SEB_GARBAGE_GRACE": "5s"})
-    # By the catalog, a view lives as long as its snapshot; by path, garbage_grace longer.
-    settings = {"table_lag_ms": 1_000, "table_snapshots": 10 if catalog else 1}
+    # By path, DuckDB's view lives garbage_grace longer than its snapshot.
+    settings = {"table_lag_ms": 1_000, "table_snapshots": 10 if by_catalog or engine == "spark" else 1}
     settings |= {"retention_ms": 2_000}
     async with lake(Store(bucket, None), tmp_path, **settings) as here:
         await here.send("v0")
         await here.settled()
-        wanted = {"times": UNIONS, "snapshots": SNAPSHOTS, "catalog": catalog}
-        reading = asyncio.create_task(unions(here, EXACT, **wanted))
+        wanted = {"times": UNIONS, "snapshots": SNAPSHOTS, "by_catalog": by_catalog}
+        reading = asyncio.create_task(unions(engine, here, EXACT, **wanted))
         sent = 1
         while not reading.done():
             await here.send(*(f"v{sent + i}" for i in range(20)))
             sent += 20
         found = await reading
     assert len(found) >= UNIONS
-    for _, _, end, [row] in found:
-        assert row == [end, end, 0, end - 1, end]
-    assert any(next_offset < end for _, next_offset, end, _ in found)
+    for *_, [row] in found:
+        assert row == [row[0], row[0], 0, row[0] - 1, row[0]]
+    assert any(next_offset < row[0] for _, next_offset, _, [row] in found)
 
 
-async def test_records_of_the_log_are_rows_as_the_table_will_have_them(tmp_path: Path) -> None:
+async def test_records_of_the_log_are_rows_as_the_table_will_have_them(
+    engine: str, tmp_path: Path
+) -> None:
     store = Store(Bucket.directory(tmp_path / "bucket"), None)
     values = [{"id": 1, "x": [2]}, {"id": "no number"}, "text", None, {"at": "2026-11-21T10:00:00Z"}]
     async with lake(store, tmp_path, table_columns="id:long, at:timestamp, _rest") as here:
@@ -90,10 +111,10 @@ async def test_records_of_the_log_are_rows_as_the_table_will_have_them(tmp_path:
         await here.settled()
         await here.client.post("/v1/tables/orders.eu/pause")
         await here.send(*values)
-        [[_, first, end, rows]] = await unions(here, ALL)
+        [[_, first, end, rows]] = await unions(engine, here, ALL)
         assert (first, end, len(rows)) == (5, 10, 10)
         await here.client.post("/v1/tables/orders.eu/resume")
         await here.settled()
-        [[_, first, end, as_in_table]] = await unions(here, ALL)
+        [[_, first, end, as_in_table]] = await unions(engine, here, ALL)
         assert (first, end) == (10, 10)
         assert rows == as_in_table
