@@ -49,18 +49,18 @@ def table_and_log(
     reading = read_options(wanted)
     with closing(Appliance(reading.url, reading.token_file)) as appliance:
         pinned = pin(appliance, topic)
+    # First of all: snapshots go.
+    rows = None if pinned.snapshot is None else _snapshot(spark, pinned, table)
     wanted |= {"startingOffsets": str(pinned.begin), "endingOffsets": str(pinned.end)}
     log = spark.read.format("seb").options(**wanted).load()
     columns = pinned.columns
 
     def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = RowMaker(columns)
-        return (rows.rows_of(one)[0] for one in batches if one.num_rows)
+        made = RowMaker(columns)
+        return (made.rows_of(one)[0] for one in batches if one.num_rows)
 
     tail = log.mapInArrow(convert, from_arrow_schema(RowMaker(columns).schema))
-    if pinned.snapshot is None:
-        return tail
-    return _snapshot(spark, pinned, table).unionByName(tail)
+    return tail if rows is None else rows.unionByName(tail)
 
 
 def pin(appliance: Appliance, topic: str) -> Pinned:

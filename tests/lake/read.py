@@ -224,6 +224,8 @@ def spark_session(asked: Asked) -> Any:
         options[f"spark.sql.catalog.{catalog}"] = f"{iceberg}.SparkCatalog"
         for name, value in {**seb, **more}.items():
             options[f"spark.sql.catalog.{catalog}.{name}"] = value
+    for name, value in {"": f"{iceberg}.SparkCatalog", **asked.get("own", {})}.items():
+        options[f"spark.sql.catalog.own.{name}".rstrip(".")] = value
     builder = SparkSession.builder.master("local[1]")
     return builder.config(map=options).getOrCreate()
 

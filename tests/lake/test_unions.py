@@ -82,9 +82,11 @@ async def test_each_record_is_there_once_while_table_and_log_change(
 ) -> None:
     """Commits, merged files, old snapshots that go, and retention of the log."""
     bucket = Bucket(f"file:{tmp_path}/bucket", {"SEB_GARBAGE_GRACE": "5s"})
-    # By path, DuckDB's view lives garbage_grace longer than its snapshot.
-    settings = {"table_lag_ms": 1_000, "table_snapshots": 10 if by_catalog or engine == "spark" else 1}
-    settings |= {"retention_ms": 2_000}
+    # By path, DuckDB's view lives garbage_grace longer than its snapshot. Spark reads the log when
+    # rows are asked for: records that are gone by then are an error.
+    is_quick = engine == "duckdb"
+    settings = {"table_lag_ms": 1_000, "retention_ms": 2_000 if is_quick else 30_000}
+    settings["table_snapshots"] = 1 if is_quick and not by_catalog else 20
     async with lake(Store(bucket, None), tmp_path, **settings) as here:
         await here.send("v0")
         await here.settled()
