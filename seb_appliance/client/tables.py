@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -167,7 +167,7 @@ async def _read_log(
     def put(rows: Sequence[pa.RecordBatch], statement: str) -> None:
         connection.register(_PAGE, pa.Table.from_batches(rows, found.rows.schema))
         try:
-            connection.execute(f"{statement} SELECT * FROM {_PAGE}")
+            connection.execute(f"{statement} FROM {_PAGE}")
         finally:
             connection.unregister(_PAGE)
 
@@ -176,16 +176,15 @@ async def _read_log(
     source = Source(caller, topic, found.topic_id)
     reading = Reading(begin, None, follow=False, max_bytes=READ_BYTES)
     end = begin
-    async with aclosing(pages(source, reading, Form("batch", decode), begin, None)) as answers:
-        async for page in answers:
-            put(page.records, f"INSERT INTO {log}")
-            end = page.next_offset
+    async for page in pages(source, reading, Form("batch", decode), begin, None):
+        put(page.records, f"INSERT INTO {log}")
+        end = page.next_offset
     return end
 
 
 def _union(connection: Any, topic: str, view: str, table: str | None, found: _Found) -> None:
     """Raises ConfigurationError."""
-    parts = [f"SELECT * FROM {_quoted(f'{view}_log')}"]
+    parts = [f"FROM {_quoted(f'{view}_log')}"]
     if found.snapshot is not None:
         if table is not None:
             rows = f"{table} AT (VERSION => {found.snapshot})"
@@ -193,7 +192,7 @@ def _union(connection: Any, topic: str, view: str, table: str | None, found: _Fo
             raise ConfigurationError(f"the table of topic {topic} has no Iceberg metadata")
         else:
             rows = f"iceberg_scan({_text(found.metadata)}, snapshot_from_id={found.snapshot})"
-        parts.insert(0, f"SELECT * FROM {rows}")
+        parts.insert(0, f"FROM {rows}")
     union = " UNION ALL BY NAME ".join(parts)
     connection.execute(f"CREATE OR REPLACE TEMP VIEW {_quoted(view)} AS {union}")
 

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Final, NamedTuple
 
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
@@ -155,8 +154,10 @@ def merge_newest(spark: SparkSession, asked: argparse.Namespace, pull: Pull) -> 
     """Bring the newest record of each record key into the table, on a branch of the snapshot whose
     progress was read; the table is then moved there, unless it has changed meanwhile."""
     of_key = Window.partitionBy("key").orderBy(sql.desc("offset"))
-    numbered = records(spark, asked, pull).where("key IS NOT NULL").withColumn(
-        "_n", sql.row_number().over(of_key)
+    numbered = (
+        records(spark, asked, pull)
+        .where("key IS NOT NULL")
+        .withColumn("_n", sql.row_number().over(of_key))
     )
     newest = numbered.where("_n = 1")
     alive = shaped(spark, newest.where("value IS NOT NULL"), asked)
@@ -198,7 +199,7 @@ def run(spark: SparkSession, asked: argparse.Namespace, pull: Pull, write: Write
     if pull.begin < pull.end:
         try:
             write(spark, asked, pull)
-        except PySparkException:
+        except Exception:  # Spark passes on most of Iceberg's as they are
             now = progress_of(spark, pull.table, pull.log.topic_id).next_offset
             if now == pull.progress.next_offset:
                 raise

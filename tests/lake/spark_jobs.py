@@ -56,9 +56,7 @@ class Steps:
         def one() -> None:
             pull = targets.begin(self.spark, self._of(write))
             barrier.wait(60)
-            codes.append(
-                targets.run(self.spark, self._of(write), pull, getattr(targets, write))
-            )
+            codes.append(targets.run(self.spark, self._of(write), pull, getattr(targets, write)))
 
         threads = [Thread(target=one) for _ in range(2)]
         for thread in threads:
@@ -72,7 +70,9 @@ class Steps:
         return sorted(map(list, found))
 
     def refs(self, write: str) -> list[str]:
-        return [one.name for one in self.spark.sql(f"SELECT name FROM own.db.{write}.refs").collect()]
+        return [
+            one.name for one in self.spark.sql(f"SELECT name FROM own.db.{write}.refs").collect()
+        ]
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from seb_appliance.formats.lake.readers import newest_by_key
 from tests.lake.test_readers import Lake, Store, lake
 from tests.support.process import Bucket
 
@@ -107,14 +108,24 @@ async def test_records_of_the_log_are_rows_as_the_table_will_have_them(
     engine: str, tmp_path: Path
 ) -> None:
     store = Store(Bucket.directory(tmp_path / "bucket"), None)
-    values = [{"id": 1, "x": [2]}, {"id": "no number"}, "text", None, {"at": "2026-11-21T10:00:00Z"}]
+    values = [
+        {"id": 1, "x": [2]},
+        {"id": "no number"},
+        "text",
+        None,
+        {"at": "2026-11-21T10:00:00Z"},
+    ]
     async with lake(store, tmp_path, table_columns="id:long, at:timestamp, _rest") as here:
         await here.send(*values)
         await here.settled()
         await here.client.post("/v1/tables/orders.eu/pause")
         await here.send(*values)
-        [[_, first, end, rows]] = await unions(engine, here, ALL)
+        newest = newest_by_key(engine, "orders_eu", has_value=False)
+        [[_, first, end, rows, alive]] = await unions(
+            engine, here, ALL, f'SELECT "offset" FROM ({newest}) ORDER BY "offset"'
+        )
         assert (first, end, len(rows)) == (5, 10, 10)
+        assert alive == [[7], [9]]  # the newest record of the first key is a tombstone
         await here.client.post("/v1/tables/orders.eu/resume")
         await here.settled()
         [[_, first, end, as_in_table]] = await unions(engine, here, ALL)

@@ -2,11 +2,11 @@
 readers.txt (what the client needs beside DuckDB comes from that of the tests), or of spark.txt:
 
     python unions.py '{"engine": "duckdb" or "spark", "topic": NAME, "url": URL, "token": KEY,
-                       "token_file": PATH, "packages": FOLDER, "s3": {…} or null, "by_catalog": bool,
-                       "select": [SQL, …], "times": COUNT, "snapshots": COUNT}'
+                       "token_file": PATH, "packages": FOLDER, "s3": {…} or null,
+                       "by_catalog": bool, "select": [SQL, …], "times": COUNT, "snapshots": COUNT}'
 
-It reads so many times at least, and so many snapshots. It prints for each a JSON list: the snapshot,
-its next offset, the log end, and the rows of each statement.
+It reads so many times at least, and so many snapshots. It prints for each a JSON list: the
+snapshot, its next offset, the log end, and the rows of each statement.
 """
 
 from __future__ import annotations

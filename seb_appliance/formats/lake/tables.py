@@ -56,9 +56,7 @@ ERROR: Final = Column(12, "_error", "string")
 FIRST_DECLARED_ID: Final = 16
 
 _RECORD: Final = (OFFSET, TIMESTAMP, KEY, KEY_BINARY, HEADERS)
-_RESERVED: Final = {
-    one.name: one for one in (*_RECORD, VALUE, VALUE_BINARY, REST, RAW, ERROR)
-}
+_RESERVED: Final = {one.name: one for one in (*_RECORD, VALUE, VALUE_BINARY, REST, RAW, ERROR)}
 RESERVED_NAMES: Final = frozenset(_RESERVED)
 
 

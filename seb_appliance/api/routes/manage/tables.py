@@ -21,8 +21,8 @@ from seb_appliance.api.server.auth import may_see
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.lake.names import metadata_name
 from seb_appliance.broker.lake.table import LakeTable, TableHead
-from seb_appliance.formats.lake.tables import Column
 from seb_appliance.errors import NotFoundError, TopicNotFoundError
+from seb_appliance.formats.lake.tables import Column
 
 
 class TableColumnOut(msgspec.Struct):
