@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[2]
 PYTHON = ROOT / ".state" / "readers" / "bin" / "python"
 UNIONS = int(os.environ.get("SEB_TEST_UNIONS", "8"))
-SNAPSHOTS = max(3, UNIONS // 4)
+SNAPSHOTS = max(2, UNIONS // 4)
 EXACT = (
     'SELECT count(*), count(DISTINCT "offset"), min("offset"), max("offset"), '
     "count(*) FILTER (WHERE value = 'v' || \"offset\") FROM orders_eu"
@@ -77,21 +77,33 @@ async def unions(engine: str, here: Lake, *select: str, **more: Any) -> list[Any
     return [json.loads(line) for line in output.splitlines()]
 
 
-@pytest.mark.parametrize("by_catalog", [False, True], ids=["path", "catalog"])
+def params(*hand_run: tuple[str, str]) -> list[Any]:
+    """Of engine and way; but for one of them, for a run by hand: they take long."""
+    return [
+        ("duckdb", "path"),
+        *(pytest.param(*one, marks=pytest.mark.neighbours) for one in hand_run),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("engine", "way"),
+    params(("duckdb", "catalog"), ("spark", "path"), ("spark", "catalog"), ("spark", "delta")),
+    indirect=["engine"],
+)
 async def test_each_record_is_there_once_while_table_and_log_change(
-    engine: str, by_catalog: bool, tmp_path: Path
+    engine: str, way: str, tmp_path: Path
 ) -> None:
     """Commits, merged files, old snapshots that go, and retention of the log."""
     bucket = Bucket(f"file:{tmp_path}/bucket", {"SEB_GARBAGE_GRACE": "5s"})
     # By path, DuckDB's view lives garbage_grace longer than its snapshot. Spark reads the log when
     # rows are asked for: records that are gone by then are an error.
-    is_quick = engine == "duckdb"
-    settings = {"table_lag_ms": 1_000, "retention_ms": 2_000 if is_quick else 30_000}
-    settings["table_snapshots"] = 1 if is_quick and not by_catalog else 20
+    settings: dict[str, Any] = {"table_snapshots": 20, "retention_ms": 30_000}
+    if engine == "duckdb":
+        settings = {"table_snapshots": 1 if way == "path" else 20, "retention_ms": 2_000}
+    settings["table"] = "delta" if way == "delta" else "iceberg"
     async with lake(Store(bucket, None), tmp_path, **settings) as here:
         await here.send("v0")
-        await here.settled()
-        wanted = {"times": UNIONS, "snapshots": SNAPSHOTS, "by_catalog": by_catalog}
+        wanted = {"times": UNIONS, "snapshots": SNAPSHOTS, "by_catalog": way == "catalog"}
         reading = asyncio.create_task(unions(engine, here, EXACT, **wanted))
         sent = 1
         while not reading.done():
