@@ -109,8 +109,7 @@ def _snapshot(spark: SparkSession, pinned: Pinned, table: str | None) -> DataFra
     if table is not None:
         spark.sql(f"REFRESH TABLE {table}")  # else Spark knows the snapshots of some time ago
         return spark.sql(f"SELECT * FROM {table} VERSION AS OF {pinned.snapshot}")  # noqa: S608
-    if pinned.is_iceberg:
-        found = spark.read.format("iceberg").option("snapshot-id", pinned.snapshot)
-    else:
-        found = spark.read.format("delta").option("versionAsOf", pinned.snapshot - 1)
-    return found.load(pinned.location)
+    kind, version = (
+        ("iceberg", pinned.snapshot) if pinned.is_iceberg else ("delta", pinned.snapshot - 1)
+    )
+    return spark.read.format(kind).option("versionAsOf", version).load(pinned.location)
