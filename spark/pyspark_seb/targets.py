@@ -58,7 +58,7 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--select",
         nargs="+",
-        default=["*"],
+        default=[],
         metavar="SQL",
         help="other columns of the table, as expressions over those of a record: "
         "\"CAST(get_json_object(CAST(value AS STRING), '$.total') AS DOUBLE) AS total\"",
@@ -67,23 +67,23 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
     return parser
 
 
-def begin(spark: SparkSession, asked: argparse.Namespace, begin: int | None = None) -> Pull:
-    """`begin`: instead of where the last run ended. Raises ApplianceError, LakeError."""
+def begin(spark: SparkSession, asked: argparse.Namespace, at: int | None = None) -> Pull:
+    """`at`: instead of where the last run ended. Raises ApplianceError, LakeError."""
     with closing(Appliance(asked.url, asked.token_file)) as appliance:
         log = find_topics(appliance, [asked.topic])[asked.topic]
     progress = progress_of(spark, asked.table, log.topic_id)
-    if begin is None:
-        begin = progress.next_offset
-    begin = log.log_start_offset if begin is None else begin
-    if begin > log.log_end_offset:
+    if at is None:
+        at = progress.next_offset
+    at = log.log_start_offset if at is None else at
+    if at > log.log_end_offset:
         raise LakeError(
-            f"{asked.table} is at offset {begin}, and the log of {asked.topic} ends at "
+            f"{asked.table} is at offset {at}, and the log of {asked.topic} ends at "
             f"{log.log_end_offset}"
         )
     end = log.log_end_offset
     if asked.max_records is not None:
-        end = min(end, begin + asked.max_records)
-    return Pull(asked.table, log, progress, begin, end)
+        end = min(end, at + asked.max_records)
+    return Pull(asked.table, log, progress, at, end)
 
 
 def progress_of(spark: SparkSession, table: str, topic_id: int) -> Progress:
@@ -126,8 +126,7 @@ def records(spark: SparkSession, asked: argparse.Namespace, pull: Pull) -> DataF
 def shaped(spark: SparkSession, found: DataFrame, asked: argparse.Namespace) -> DataFrame:
     """As rows of the table: its columns by name, in its types. Raises LakeError for a column that
     the records do not have."""
-    extra = [] if asked.select == ["*"] else asked.select
-    wide = found.selectExpr("*", *extra)
+    wide = found.selectExpr("*", *asked.select)
     fields = spark.table(asked.table).schema
     missing = [one.name for one in fields if one.name not in wide.columns]
     if missing:
