@@ -62,13 +62,13 @@ BATCHES: Final[Form[Record]] = Form("batch", decode_batches)
 
 
 class Source:
-    """Reads the topic that had the name `topic` at the first request. Later requests name its id,
-    so a new topic with the same name is detected."""
+    """Reads the topic that had the name `topic` at the first request, or has the id `topic_id`.
+    Later requests name the id, so a new topic with the same name is detected."""
 
-    def __init__(self, caller: Caller, topic: str) -> None:
+    def __init__(self, caller: Caller, topic: str, topic_id: int | None = None) -> None:
         self.topic = topic
         self._caller = caller
-        self._topic_id: str | None = None
+        self._topic_id: int | str | None = topic_id
 
     async def get(self, query: Mapping[str, object], group: str | None = None) -> Answer:
         """Raises ApplianceError, TopicReplacedError."""

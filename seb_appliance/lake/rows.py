@@ -62,10 +62,11 @@ class RowMaker:
             if self._reader is not None:
                 until = min(until, first + _DECODED_ROWS)
             until = min(until, after)
-            yield self._piece(whole.slice(first, until - first))
+            yield self.rows_of(whole.slice(first, until - first))
             first = until
 
-    def _piece(self, stored: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+    def rows_of(self, stored: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """All of a piece that has columns as `arrow.SCHEMA`; and how many could not be read."""
         made: dict[str, Any] = {OFFSET.name: stored.column(OFFSET.name)}
         made[TIMESTAMP.name] = within_calendar(stored.column(TIMESTAMP.name))
         made[KEY.name], made[KEY_BINARY.name] = split_by_utf8(stored.column(KEY.name))

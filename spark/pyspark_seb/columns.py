@@ -10,7 +10,6 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
     DataType,
@@ -64,9 +63,19 @@ STORED_SCHEMA: Final = StructType(
 format has them; `timestamp`, and `created` of the record's batch, in us."""
 
 
+_ARROW: Final[dict[type[DataType], pa.DataType]] = {
+    BinaryType: pa.binary(),
+    LongType: pa.int64(),
+    MapType: pa.map_(pa.string(), pa.binary()),
+    StringType: pa.string(),
+    TimestampType: pa.timestamp("us", tz="UTC"),
+}
+
+
 def arrow_schema(schema: StructType) -> pa.Schema:
     """As Spark compares it: the names, the types and what may be null."""
-    return to_arrow_schema(schema, timezone="UTC")
+    fields = [pa.field(one.name, _ARROW[type(one.dataType)], one.nullable) for one in schema]
+    return pa.schema(fields)
 
 
 class ArrowBatches:

@@ -1,4 +1,8 @@
-"""`format("seb")`: the Python Data Source that Spark finds by the name of this package."""
+"""`format("seb")`: the Python Data Source that Spark finds by the name of this package.
+
+Streams and writes need Spark 4.3, and are imported when they are asked for: batches are read with
+Spark 4.0 and 4.1, too, for which Iceberg has a jar.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,6 @@ from pyspark_seb.columns import spark_schema
 from pyspark_seb.errors import BadOptionError
 from pyspark_seb.options import ReadOptions, TopicRange, read_options, resolve_ranges, split
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
-from pyspark_seb.stream_reader import SebStreamReader
-from pyspark_seb.writer import SebStreamWriter, SebWriter
 
 
 class DefaultSource(DataSource):
@@ -54,9 +56,13 @@ class DefaultSource(DataSource):
         return SebReader(options, schema, self._ranges)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        from pyspark_seb.stream_reader import SebStreamReader
+
         return SebStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from pyspark_seb.writer import SebWriter
+
         return SebWriter(self.options, schema, overwrite=overwrite)
 
     def streamWriter(  # noqa: N802 - Spark's
@@ -64,6 +70,8 @@ class DefaultSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: ARG002 - Spark's; a stream's "complete" mode is refused
     ) -> DataSourceStreamWriter:
+        from pyspark_seb.writer import SebStreamWriter
+
         return SebStreamWriter(self.options, schema)
 
 

@@ -234,6 +234,8 @@ def spark_session(asked: Asked) -> Any:
     for catalog, more in (("bearer", {".token": asked["token"]}), ("oauth", by_oauth)):
         for name, value in {**seb, **more}.items():
             session.conf.set(f"spark.sql.catalog.{catalog}{name}", value)
+    for name, value in {"": f"{iceberg}.SparkCatalog", **asked.get("own", {})}.items():
+        session.conf.set(f"spark.sql.catalog.own.{name}".rstrip("."), value)
     return session
 
 

@@ -64,7 +64,7 @@ MAY_IMPORT = {
     "ops.jobs": APPLIANCE - {"api"},
     "ops.serve": APPLIANCE | {"ops.serve"},
     "bench": {"leaf", "formats", "bench"},
-    "client": {"leaf", "formats", "client"},
+    "client": {"leaf", "formats", "lake", "client"},
     "cli": {
         "leaf",
         "formats",
@@ -96,7 +96,7 @@ MAY_USE = {
     "ops.checks": {"crc32c", "msgspec"},
     "ops.jobs": {"msgspec"},
     "ops.serve": {"msgspec", "rich", "uvicorn", "uvloop"},
-    "client": {"msgspec"},
+    "client": {"msgspec", "pyarrow"},
     "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},
     "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop", "yaml"},
 }

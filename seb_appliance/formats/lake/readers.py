@@ -64,17 +64,17 @@ s3.aws-secret-key=SECRET"""
 
 _NEWEST: Final = {
     "duckdb": """\
-SELECT * EXCLUDE (n) FROM (
-  SELECT *, row_number() OVER (PARTITION BY key, key_binary ORDER BY "offset" DESC) AS n
-  FROM {table}) WHERE n = 1 AND (key IS NOT NULL OR key_binary IS NOT NULL){alive}""",
+SELECT * EXCLUDE (seb_newest) FROM (
+  SELECT *, row_number() OVER (PARTITION BY key, key_binary ORDER BY "offset" DESC) AS seb_newest
+  FROM {table}) WHERE seb_newest = 1 AND (key IS NOT NULL OR key_binary IS NOT NULL){alive}""",
     "spark": """\
-SELECT * EXCEPT (n) FROM (
-  SELECT *, row_number() OVER (PARTITION BY key, key_binary ORDER BY `offset` DESC) AS n
-  FROM {table}) WHERE n = 1 AND (key IS NOT NULL OR key_binary IS NOT NULL){alive}""",
+SELECT * EXCEPT (seb_newest) FROM (
+  SELECT *, row_number() OVER (PARTITION BY key, key_binary ORDER BY `offset` DESC) AS seb_newest
+  FROM {table}) WHERE seb_newest = 1 AND (key IS NOT NULL OR key_binary IS NOT NULL){alive}""",
     "trino": """\
 SELECT * FROM (
-  SELECT *, row_number() OVER (PARTITION BY key, key_binary ORDER BY "offset" DESC) AS n
-  FROM {table}) WHERE n = 1 AND (key IS NOT NULL OR key_binary IS NOT NULL){alive}""",
+  SELECT *, row_number() OVER (PARTITION BY key, key_binary ORDER BY "offset" DESC) AS seb_newest
+  FROM {table}) WHERE seb_newest = 1 AND (key IS NOT NULL OR key_binary IS NOT NULL){alive}""",
 }
 KEYED: Final = tuple(_NEWEST)
 

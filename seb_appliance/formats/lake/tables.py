@@ -7,7 +7,8 @@ The journal holds the list of its files; the metadata of both formats is printed
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -55,9 +56,8 @@ ERROR: Final = Column(12, "_error", "string")
 FIRST_DECLARED_ID: Final = 16
 
 _RECORD: Final = (OFFSET, TIMESTAMP, KEY, KEY_BINARY, HEADERS)
-RESERVED_NAMES: Final = frozenset(
-    one.name for one in (*_RECORD, VALUE, VALUE_BINARY, REST, RAW, ERROR)
-)
+_RESERVED: Final = {one.name: one for one in (*_RECORD, VALUE, VALUE_BINARY, REST, RAW, ERROR)}
+RESERVED_NAMES: Final = frozenset(_RESERVED)
 
 
 def all_columns(declared: tuple[Column, ...], *, rest: bool) -> tuple[Column, ...]:
@@ -66,6 +66,16 @@ def all_columns(declared: tuple[Column, ...], *, rest: bool) -> tuple[Column, ..
     if not declared and not rest:
         return (*_RECORD, VALUE, VALUE_BINARY)
     return (*_RECORD, *declared, *((REST,) if rest else ()), RAW, ERROR)
+
+
+def columns_shown(shown: Iterable[Mapping[str, Any]]) -> tuple[Column, ...]:
+    """The columns that the API tells of (name, type, path), in their order. It does not tell field
+    ids: those of declared columns are made up."""
+    return tuple(
+        _RESERVED.get(one["name"])
+        or Column(FIRST_DECLARED_ID + i, one["name"], one["type"], tuple(one["path"]))
+        for i, one in enumerate(shown)
+    )
 
 
 class ColumnStats(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -19,8 +20,9 @@ from seb_appliance.api.routes.route import (
 from seb_appliance.api.server.auth import may_see
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.lake.names import metadata_name
-from seb_appliance.broker.lake.table import LakeTable
+from seb_appliance.broker.lake.table import LakeTable, TableHead
 from seb_appliance.errors import NotFoundError, TopicNotFoundError
+from seb_appliance.formats.lake.tables import Column
 
 
 class TableColumnOut(msgspec.Struct):
@@ -29,6 +31,17 @@ class TableColumnOut(msgspec.Struct):
     name: str
     type: str
     path: list[str]
+
+
+class PublishedOut(msgspec.Struct):
+    """A snapshot that readers find in the bucket: it has every record below `next_offset`, in
+    `columns`. `metadata`: of Iceberg; null if the table is Delta alone. Delta's version is
+    `snapshot` - 1."""
+
+    snapshot: int
+    metadata: str | None
+    next_offset: int
+    columns: list[TableColumnOut]
 
 
 class BadRowOut(msgspec.Struct):
@@ -43,8 +56,9 @@ class TableOut(msgspec.Struct):
     """A table. `state`: `live`, `behind`, `backfill`, `paused`, `foreign` (someone else wrote its
     metadata, at `foreign`), `off` (the topic's setting is none) or `detached` (the topic is
     deleted). `metadata`: the newest Iceberg metadata file, for readers; null before the first one.
-    The table has all records of the topic below `next_offset`. `stored_bytes` includes files that
-    only older snapshots have."""
+    The table has all records of the topic below `next_offset`. `published`: what is printed of it;
+    null before the first commit is. `stored_bytes` includes files that only older snapshots
+    have."""
 
     table: str
     table_id: str
@@ -56,6 +70,7 @@ class TableOut(msgspec.Struct):
     columns: list[TableColumnOut]
     commits: int
     next_offset: int
+    published: PublishedOut | None
     lag_records: int
     lag_s: float
     rows: int
@@ -95,6 +110,15 @@ _TABLE: Final = {
     ],
     "commits": 12,
     "next_offset": 18_000,
+    "published": {
+        "snapshot": 12,
+        "metadata": "s3://lake/seb/tables/9f86d081-orders-eu/metadata/v12.metadata.json",
+        "next_offset": 18_000,
+        "columns": [
+            {"name": "offset", "type": "long", "path": []},
+            {"name": "total", "type": "double", "path": ["order", "total"]},
+        ],
+    },
     "lag_records": 12,
     "lag_s": 1.5,
     "rows": 18_000,
@@ -124,11 +148,11 @@ _ERRORS: Final = (NotFoundError, TopicNotFoundError)
 def _members(broker: Broker, table: LakeTable) -> dict[str, object]:
     head, commits = table.head, broker.table_commits
     definition, newest = head.definition, head.newest
-    published = broker.tables.published(head.table_id)
     location = f"{definition.address}/{definition.location}"
+    printed = broker.tables.published(head.table_id)
     metadata = None
-    if published is not None and "iceberg" in definition.formats:
-        metadata = location + metadata_name(published.number)
+    if printed is not None and "iceberg" in definition.formats:
+        metadata = location + metadata_name(printed.number)
     return {
         "table": definition.name,
         "table_id": head.table_id,
@@ -137,11 +161,10 @@ def _members(broker: Broker, table: LakeTable) -> dict[str, object]:
         "formats": list(definition.formats),
         "location": location.rstrip("/"),
         "metadata": metadata,
-        "columns": [
-            TableColumnOut(one.name, one.type, list(one.path)) for one in definition.columns
-        ],
+        "columns": _columns(definition.columns),
         "commits": head.number,
         "next_offset": head.next_offset,
+        "published": _published(printed, metadata),
         "lag_records": commits.lags.records(table),
         "lag_s": commits.lags.seconds(table),
         "rows": newest.records if newest else 0,
@@ -154,6 +177,18 @@ def _members(broker: Broker, table: LakeTable) -> dict[str, object]:
         "failure": commits.notes(head.table_id).failure,
         "foreign": commits.foreign.get(head.table_id, ""),
     }
+
+
+def _columns(columns: Iterable[Column]) -> list[TableColumnOut]:
+    return [TableColumnOut(one.name, one.type, list(one.path)) for one in columns]
+
+
+def _published(printed: TableHead | None, metadata: str | None) -> PublishedOut | None:
+    if printed is None or printed.newest is None or printed.is_unlisted:
+        return None
+    newest = printed.newest
+    columns = _columns(printed.schemas[newest.schema])
+    return PublishedOut(newest.number, metadata, newest.next_offset, columns)
 
 
 def _details(ctx: RequestContext, table: LakeTable) -> TableDetailsOut:

@@ -1,0 +1,29 @@
+"""Keep somebody's own Iceberg table up with a topic: each record is a row once.
+
+    spark-submit to_table.py --url http://seb:51313 --token-file seb.key \\
+        --topic orders --table my.db.orders
+
+The table has the columns `topic_id` (long) and `offset` (long), and of `topic`, `timestamp`, `key`,
+`value` and `headers` what it wants; others by --select. Several topics may share it. Each run
+replaces the rows of the topic from the offset on where the last run ended, which the snapshots
+tell (`seb.next-offset`). Exit code 3: another run was quicker; nothing is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from pyspark_seb import jobs, targets
+
+
+def main() -> int:
+    parser = targets.arguments(__doc__)
+    parser.add_argument("--from-offset", type=int, help="write the rows from here on anew")
+    asked = parser.parse_args()
+    spark = jobs.session("to_table")
+    pull = targets.begin(spark, asked, asked.from_offset)
+    return targets.run(spark, asked, pull, targets.overwrite)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
