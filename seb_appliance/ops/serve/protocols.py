@@ -24,6 +24,8 @@ from seb_appliance.protocols.inlets import page as inlet_page
 from seb_appliance.protocols.inlets import reporting as inlet_reports
 from seb_appliance.protocols.inlets.delivering import deliveries
 from seb_appliance.protocols.push import confluent, loki, otlp, splunk
+from seb_appliance.protocols.subscriptions import managing as subscriptions
+from seb_appliance.protocols.subscriptions.running import Subscriptions
 from seb_appliance.settings import Settings
 from seb_appliance.ui.app import Section
 
@@ -35,6 +37,13 @@ PROTOCOLS: Final = (
         answer_error=answer_exception,
         begin=inlet_reports.begin,
         samples=inlet_reports.samples,
+    ),
+    Protocol(
+        routes=subscriptions.ROUTES,
+        answer_error=answer_exception,
+        samples=lambda _broker, options: (
+            options.beside[Subscriptions].samples() if Subscriptions in options.beside else ()
+        ),
     ),
     *(one.protocol() for one in _PUSHES),
     *map(deliveries, _PUSHES),

@@ -1,0 +1,434 @@
+"""Subscriptions over HTTP, to real receivers: what is sent, when again, and what ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import email.utils
+import json
+import time
+
+import pytest
+import pytest_asyncio
+from standardwebhooks import Webhook
+
+from tests.support.appliance import running_appliance
+from tests.support.documented import check_documented
+from tests.support.receiver import OK, answer, receiving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+QUICK = {"retry": {"min_ms": 1, "max_ms": 1}, "max_deliveries": 20}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def seb(tmp_path_factory):
+    local = {"push_networks": "127.0.0.0/8"}
+    async with running_appliance(tmp_path_factory.mktemp("push"), **local) as running:
+        running.client.event_hooks = {"response": [check_documented]}
+        yield running
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def receiver():
+    async with receiving() as one:
+        yield one
+
+
+async def subscribe(seb, name, url, queue=None, status=201, **settings):
+    if queue is not None:
+        made = await seb.client.put(
+            f"/v1/queues/{name}", json={"topics": [f"of-{name}"], **QUICK, **queue}
+        )
+        assert made.status_code == 201, made.text
+    wanted = {"topics": [f"of-{name}"], "url": url, **settings}
+    found = await seb.client.put(f"/v1/subscriptions/{name}", json=wanted)
+    assert found.status_code == status, found.text
+    return found.json()
+
+
+async def produce(seb, name, *values, **headers):
+    for value in values:
+        sent = await seb.client.post(
+            f"/v1/topics/of-{name}/records", content=value, headers=headers
+        )
+        assert sent.status_code == 201, sent.text
+
+
+async def show(seb, name):
+    return (await seb.client.get(f"/v1/subscriptions/{name}")).json()
+
+
+async def log(seb, name):
+    found = await seb.client.get(f"/v1/subscriptions/{name}/deliveries")
+    return found.json()["deliveries"][::-1]
+
+
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not (found := await condition()):
+            await asyncio.sleep(0)
+        return found
+
+
+async def acked(seb, name, count):
+    async def look():
+        (topic,) = (await seb.client.get(f"/v1/queues/{name}")).json()["topics"]
+        return topic["acked"] == count and topic["waiting"] == 0
+
+    await until(look)
+
+
+async def in_state(seb, name, state):
+    async def look():
+        found = await show(seb, name)
+        return found if found["state"] == state else None
+
+    return await until(look)
+
+
+async def test_a_record_is_sent_signed_and_acknowledged(seb, receiver):
+    made = await subscribe(seb, "first", receiver.url)
+    await produce(seb, "first", b'{"total": 21}')
+    (got,) = await receiver.arrived(1)
+    await acked(seb, "first", 1)
+    assert got.line == "POST /hook?a=b HTTP/1.1"
+    assert got.body == b'{"total": 21}'
+    assert got.headers["content-type"] == "application/json"
+    assert got.headers["host"] == f"127.0.0.1:{receiver.port}"
+    assert (got.headers["seb-topic"], got.headers["seb-offset"]) == ("of-first", "0")
+    assert Webhook(made["secret"]).verify(got.body, got.headers) == {"total": 21}
+    (sent,) = await log(seb, "first")
+    assert (sent["outcome"], sent["status"]) == ("delivered", 204)
+    assert sent["id"] == got.headers["webhook-id"]
+
+
+async def test_a_failed_request_is_sent_again_under_the_same_id(seb, receiver):
+    receiver.answers.extend([answer(500, body=b"not today"), answer(404), b"SSH-2.0\r\n\r\n"])
+    await subscribe(seb, "again", receiver.url, queue={})
+    await produce(seb, "again", b"one")
+    got = await receiver.arrived(4)
+    await acked(seb, "again", 1)
+    assert len({one.headers["webhook-id"] for one in got}) == 1
+    assert [one.headers["seb-attempt"] for one in got] == ["1", "2", "3", "4"]
+    sent = await log(seb, "again")
+    assert [one["status"] for one in sent] == [500, 404, 0, 204]
+    assert sent[0]["detail"] == "not today"
+    await produce(seb, "again", b"two")
+    assert (await receiver.arrived(5))[4].headers["webhook-id"] != got[0].headers["webhook-id"]
+
+
+async def test_a_record_that_fails_too_often_becomes_a_dead_letter(seb, receiver):
+    receiver.answers.extend([answer(500), answer(500)])
+    queue = {"max_deliveries": 2, "dead_letter": "dead-pushes"}
+    await subscribe(seb, "dying", receiver.url, queue=queue)
+    await produce(seb, "dying", b"one")
+
+    async def dead():
+        found = await seb.client.get("/v1/topics/dead-pushes/records")
+        return found.status_code == 200 and found.json()["records"]
+
+    (letter,) = await until(dead)
+    assert letter["headers"]["seb-dead-reason"] == "max_deliveries"
+
+
+@pytest.mark.parametrize("status", [429, 503])
+@pytest.mark.parametrize("form", ["seconds", "date"])
+async def test_a_receiver_may_ask_for_a_pause_that_counts_against_no_record(
+    seb, receiver, status, form
+):
+    name = f"pause-{status}-{form}"
+    said = "3000" if form == "seconds" else email.utils.formatdate(time.time() + 3000, usegmt=True)
+    receiver.answers.append(answer(status, f"Retry-After: {said}"))
+    await subscribe(seb, name, receiver.url, queue={"max_deliveries": 1}, concurrency=1)
+    await produce(seb, name, b"one")
+    await receiver.arrived(1)
+
+    async def put_off():
+        return [one["outcome"] for one in await log(seb, name)] == ["put_off"]
+
+    await until(put_off)
+    worker = seb.appliance.subscriptions.worker(seb.appliance.subscriptions.find(name))
+    rests_s = worker._rests_until_s - seb.appliance.clock.monotonic_s()
+    assert 2900 < rests_s <= 3001
+    await seb.client.post(f"/v1/subscriptions/{name}/resume")  # the owner knows better
+    got = await receiver.arrived(2)
+    await acked(seb, name, 1)
+    assert got[1].headers["seb-attempt"] == "1"
+
+
+async def test_410_disables_a_subscription_until_it_is_resumed(seb, receiver):
+    receiver.answers.append(answer(410))
+    await subscribe(seb, "gone", receiver.url, queue={"max_deliveries": 1})
+    await produce(seb, "gone", b"one")
+    found = await in_state(seb, "gone", "disabled")
+    assert "410" in found["why"]
+    metrics = (await seb.client.get("/metrics")).text
+    assert 'seb_subscriptions{state="disabled"} 1' in metrics
+    await seb.client.post("/v1/subscriptions/gone/resume")
+    await receiver.arrived(2)
+    await acked(seb, "gone", 1)
+
+
+async def test_a_paused_subscription_sends_nothing_but_a_test(seb, receiver):
+    await subscribe(seb, "paused", receiver.url)
+    paused = await seb.client.post("/v1/subscriptions/paused/pause")
+    assert paused.json()["state"] == "paused"
+    await produce(seb, "paused", b"one")
+    tested = (await seb.client.post("/v1/subscriptions/paused/test")).json()
+    assert (tested["outcome"], tested["status"]) == ("test", 204)
+    assert [json.loads(one.body)["type"] for one in receiver.got] == ["seb.test"]
+    await seb.client.post("/v1/subscriptions/paused/resume")
+    await receiver.arrived(2)
+    await acked(seb, "paused", 1)
+
+
+async def test_bodies_hold_events_or_records(seb, receiver):
+    for shape in ("event", "events", "records"):
+        batch = {} if shape == "event" else {"batch": 10}
+        await produce(seb, shape, b'{"a": 1}', b"\xff")
+        await subscribe(seb, shape, receiver.url, body=shape, concurrency=1, **batch)
+        await acked(seb, shape, 2)
+    event, other, events, records = receiver.got
+    assert event.headers["content-type"] == "application/cloudevents+json"
+    first = json.loads(event.body)
+    assert (first["source"], first["data"]) == ("/v1/topics/of-event", {"a": 1})
+    assert json.loads(other.body)["data_base64"] == "/w=="
+    assert events.headers["content-type"] == "application/cloudevents-batch+json"
+    assert [len(one["id"]) > 0 for one in json.loads(events.body)] == [True, True]
+    one, two = json.loads(records.body)["records"]
+    assert (one["topic"], one["offset"], one["value"], one["attempt"]) == (
+        "of-records", 0, '{"a": 1}', 1,
+    )  # fmt: skip
+    assert two["value_base64"] == "/w=="
+
+
+async def test_both_secrets_sign_while_one_is_replaced(seb, receiver):
+    made = await subscribe(seb, "rotate", receiver.url)
+    wanted = {"url": receiver.url, "keep_previous": True}
+    newer = (await seb.client.put("/v1/subscriptions/rotate", json=wanted)).json()["secret"]
+    await produce(seb, "rotate", b"{}")
+    (got,) = await receiver.arrived(1)
+    assert made["secret"] != newer
+    for secret in (made["secret"], newer):
+        Webhook(secret).verify(got.body, got.headers)
+    wanted = {"url": receiver.url, "end_previous": True}
+    assert (await seb.client.put("/v1/subscriptions/rotate", json=wanted)).json()["secrets"] == 1
+
+
+async def test_headers_are_sent_and_never_shown_and_stay_with_their_host(seb, receiver):
+    hidden = {"Authorization": "Bearer of-the-receiver"}
+    made = await subscribe(seb, "headers", receiver.url, headers=hidden)
+    assert made["headers"] == ["Authorization"]
+    await produce(seb, "headers", b"one")
+    (got,) = await receiver.arrived(1)
+    assert got.headers["authorization"] == "Bearer of-the-receiver"
+    audit = (await seb.client.get("/v1/audit")).text
+    assert "of-the-receiver" not in json.dumps(await show(seb, "headers")) + audit
+    assert made["secret"] not in audit
+    elsewhere = {"url": f"http://127.0.0.1:{receiver.port + 1}/"}
+    refused = await seb.client.put("/v1/subscriptions/headers", json=elsewhere)
+    assert refused.status_code == 400
+    assert "headers again" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "inside"},
+        {"content-length": "0"},
+        {"Transfer-Encoding": "chunked"},
+        {"Connection": "upgrade"},
+        {"Webhook-Id": "mine"},
+        {"Seb-Topic": "mine"},
+        {"X-A": "a\r\nX-B: b"},
+        {"X-A": "a\x00"},
+        {"X-A": "ü"},
+        {"X A": "a"},
+        {"": "a"},
+        {"X-A": ""},
+        {"X-A": "1", "x-a": "2"},
+        {f"X-{i}": "1" for i in range(21)},
+        {"X-A": "a" * 4_001},
+    ],
+)
+async def test_a_header_that_would_change_the_request_is_refused(seb, receiver, headers):
+    await subscribe(seb, "hostile", receiver.url, headers=headers, status=400)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://shop.example/", "https://", "https://user:secret@shop.example/", "//shop.example/",
+        "https://shop.example/a b", "https://shop.example/\r\nX: y", "https://shop.example/#a",
+        "https://shop.example:0/", "https://shop.example:99999/", "https://bücher.example/",
+        "https://[::1/", "javascript:alert(1)", "https://shop.example/" + "a" * 2_000,
+    ],
+)  # fmt: skip
+async def test_a_url_that_is_no_plain_http_is_refused(seb, url):
+    await subscribe(seb, "no-url", url, status=400)
+
+
+async def test_the_content_type_of_a_record_cannot_add_headers(seb, receiver):
+    await subscribe(seb, "injected", receiver.url)
+    record = {"value": "x", "headers": {"content-type": "text/plain\r\nX-Evil: 1"}}
+    sent = await seb.client.post("/v1/topics/of-injected/records", json={"records": [record]})
+    assert sent.status_code == 201, sent.text
+    (got,) = await receiver.arrived(1)
+    assert "x-evil" not in got.headers
+    assert got.headers["content-type"] == "text/plain; charset=utf-8"
+
+
+async def test_a_redirect_is_not_followed(seb, receiver):
+    async with receiving() as elsewhere:
+        receiver.answers.append(answer(307, f"Location: {elsewhere.url}"))
+        await subscribe(seb, "redirect", receiver.url, queue={})
+        await produce(seb, "redirect", b"one")
+        await acked(seb, "redirect", 1)
+        assert [one["status"] for one in await log(seb, "redirect")] == [307, 204]
+        assert not elsewhere.got
+
+
+async def test_a_huge_answer_is_read_as_far_as_it_matters(seb, receiver):
+    endless = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"8000\r\n" + b"a" * 2**25
+    too_long = b"HTTP/1.1 200 OK\r\nX-A: " + b"a" * 100_000 + b"\r\n\r\n"
+    receiver.answers.extend([too_long, endless])
+    await subscribe(seb, "huge", receiver.url, queue={})
+    await produce(seb, "huge", b"one")
+    await acked(seb, "huge", 1)
+    first, second = await log(seb, "huge")
+    assert (first["status"], first["detail"]) == (0, "the headers of the answer are too long")
+    assert (second["status"], second["detail"]) == (200, "a" * 200)
+
+
+async def test_a_slow_receiver_delays_no_other(seb, receiver):
+    async with receiving() as slow:
+        slow.usual = None
+        await subscribe(seb, "slow", slow.url, concurrency=2)
+        await subscribe(seb, "quick", receiver.url)
+        await produce(seb, "slow", *[b"x"] * 5)
+        await slow.arrived(2)
+        await produce(seb, "quick", *[b"x"] * 5)
+        await acked(seb, "quick", 5)
+        assert (len(slow.got), slow.most_at_once) == (2, 2)
+        assert (await show(seb, "slow"))["on_its_way"] == 2
+        slow.usual = OK
+        slow.release.set()
+        await acked(seb, "slow", 5)
+
+
+async def test_records_are_sent_again_from_a_position_of_the_log(seb, receiver):
+    await subscribe(seb, "replay", receiver.url, concurrency=1)
+    await produce(seb, "replay", b"one", b"two", b"three")
+    await acked(seb, "replay", 3)
+    again = {"offset": "-2", "topic": "of-replay"}
+    begun = await seb.client.post("/v1/subscriptions/replay/replay", json=again)
+    assert begun.json() == {"offsets": {"of-replay": 1}}
+    got = await receiver.arrived(5)
+    assert [one.body for one in got[3:]] == [b"two", b"three"]
+    assert got[1].headers["webhook-id"] == got[3].headers["webhook-id"]
+    await acked(seb, "replay", 2)
+    again = {"offset": "@2020-01-01T00:00:00Z"}
+    await seb.client.post("/v1/subscriptions/replay/replay", json=again)
+    assert len(await receiver.arrived(8)) == 8
+    absent = {"offset": "earliest", "topic": "of-first"}
+    refused = await seb.client.post("/v1/subscriptions/replay/replay", json=absent)
+    assert refused.status_code == 404
+
+
+async def test_an_address_that_is_not_public_is_never_connected_to(tmp_path, receiver):
+    async with running_appliance(tmp_path / "strict") as strict:
+        await subscribe(strict, "inside", receiver.url)
+        tested = (await strict.client.post("/v1/subscriptions/inside/test")).json()
+        assert tested["status"] == 0
+        assert "neither public nor in push_networks" in tested["detail"]
+        assert not receiver.got
+
+
+async def test_what_was_set_outlives_a_restart(tmp_path, receiver):
+    bucket = {"bucket": f"file:{tmp_path}/bucket", "push_networks": "127.0.0.1"}
+    async with running_appliance(tmp_path / "local", **bucket) as before:
+        made = await subscribe(before, "kept", receiver.url, headers={"X-Token": "t"})
+        await before.client.post("/v1/subscriptions/kept/pause")
+    async with running_appliance(tmp_path / "local", **bucket) as after:
+        assert (await show(after, "kept"))["state"] == "paused"
+        await produce(after, "kept", b"{}")
+        await after.client.post("/v1/subscriptions/kept/resume")
+        (got,) = await receiver.arrived(1)
+        assert got.headers["x-token"] == "t"
+        Webhook(made["secret"]).verify(got.body, got.headers)
+
+
+async def test_a_subscription_ends_with_its_document_and_leaves_its_queue(seb, receiver):
+    await subscribe(seb, "ended", receiver.url)
+    assert (await seb.client.delete("/v1/subscriptions/ended")).status_code == 204
+    assert (await seb.client.get("/v1/subscriptions/ended")).status_code == 404
+    await produce(seb, "ended", b"mine")
+    taken = await seb.client.post("/v1/queues/ended/take", json={"wait_ms": 5_000})
+    assert [one["value"] for one in taken.json()["records"]] == ["mine"]
+    assert not receiver.got
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"concurrency": 0}, {"concurrency": 65}, {"rate": 0}, {"rate": 10_001},
+        {"timeout_ms": 999}, {"timeout_ms": 60_001}, {"disable_after_ms": 3_599_999},
+        {"disable_after_ms": 30 * 86_400_000 + 1}, {"batch": 0}, {"batch": 2}, {"body": "xml"},
+        {"batch": 1_001, "body": "records"}, {"secrets": ["whsec_"]}, {"secrets": ["no base64!"]},
+        {"secrets": ["whsec_MfKQ"] * 3}, {"topics": []},
+        {"keep_previous": True, "end_previous": True},
+    ],
+)  # fmt: skip
+async def test_settings_outside_their_limits_are_refused(seb, settings):
+    await subscribe(seb, "outside", "https://shop.example/", status=400, **settings)
+    assert (await seb.client.get("/v1/queues/outside")).status_code == 404  # nothing was made
+
+
+async def test_a_subscription_without_topics_needs_a_queue(seb):
+    wanted = {"url": "https://shop.example/"}
+    refused = await seb.client.put("/v1/subscriptions/no-queue", json=wanted)
+    assert (refused.status_code, refused.json()["code"]) == (404, "queue_not_found")
+
+
+async def test_no_more_requests_are_on_their_way_than_there_may_be(seb, receiver):
+    receiver.usual = None
+    await subscribe(seb, "full", receiver.url, concurrency=8)
+    shares = next(one for one in seb.appliance.broker.shares if one.name == "pushes")
+    former, shares.limit = shares.limit, 2
+    try:
+        await produce(seb, "full", *[b"x"] * 5)
+        await receiver.arrived(2)
+
+        async def is_full():
+            return "requests are in use" in (await show(seb, "full"))["failure"]
+
+        await until(is_full)
+        assert len(receiver.got) == 2
+        refused = await seb.client.post("/v1/subscriptions/full/test")
+        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
+    finally:
+        shares.limit = former
+    receiver.usual = OK
+    receiver.release.set()
+    await acked(seb, "full", 5)
+
+
+async def test_only_the_latest_deliveries_are_kept(seb, receiver):
+    await subscribe(seb, "kept-log", receiver.url)
+    found = seb.appliance.subscriptions.find("kept-log")
+    tested = (await seb.client.post("/v1/subscriptions/kept-log/test")).json()
+    worker = seb.appliance.subscriptions.worker(found)
+    assert worker.log.maxlen == 1_000
+    worker.log.extend([worker.log[0]] * 1_000)
+    path = "/v1/subscriptions/kept-log/deliveries"
+    assert len((await seb.client.get(f"{path}?limit=1000")).json()["deliveries"]) == 1_000
+    assert (await seb.client.get(f"{path}?limit=1")).json()["deliveries"] == [tested]
+    assert (await seb.client.get(f"{path}?limit=1001")).status_code == 400
+
+
+async def test_the_rate_is_kept(seb, receiver):
+    await produce(seb, "rate", b"one", b"two", b"three")
+    began_s = time.monotonic()
+    await subscribe(seb, "rate", receiver.url, rate=20)
+    await receiver.arrived(3)
+    assert time.monotonic() - began_s >= 0.1
