@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
@@ -89,9 +89,10 @@ def encoded(settings: StoredSubscription) -> str:
     return _encoder.encode(settings).decode()
 
 
-def shown(settings: SubscriptionSettings) -> dict[str, object]:
-    """Its settings without what is secret."""
-    return {name: getattr(settings, name) for name in SubscriptionSettings.__struct_fields__}
+def shown(settings: SubscriptionSettings) -> dict[str, Any]:
+    """Its settings that are not the default, without what is secret."""
+    given: dict[str, Any] = msgspec.to_builtins(settings)
+    return {name: given[name] for name in SubscriptionSettings.__struct_fields__ if name in given}
 
 
 def wanted_state(
@@ -111,7 +112,7 @@ def wanted_state(
         # Whoever changes the URL may not be meant to know what the headers hold.
         raise BadRequestError("The URL has another host: send the headers again, or {} for none.")
     stored = StoredSubscription(
-        **shown(wanted),  # type: ignore[arg-type]
+        **shown(wanted),
         secrets=secrets,
         headers=sealed,
         header_names=names,
