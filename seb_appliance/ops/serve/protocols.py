@@ -25,6 +25,7 @@ from seb_appliance.protocols.inlets import reporting as inlet_reports
 from seb_appliance.protocols.inlets.delivering import deliveries
 from seb_appliance.protocols.push import confluent, loki, otlp, splunk
 from seb_appliance.protocols.subscriptions import managing as subscriptions
+from seb_appliance.protocols.subscriptions import page as subscription_page
 from seb_appliance.protocols.subscriptions.running import Subscriptions
 from seb_appliance.settings import Settings
 from seb_appliance.ui.app import Section
@@ -77,7 +78,7 @@ def table_store(settings: Settings) -> dict[str, str]:
 
 def sections(options: ApiOptions) -> list[Section]:
     """The pages of these protocols."""
-    return [inlet_page.section(options.secret_box)]
+    return [inlet_page.section(options.secret_box), subscription_page.section(options)]
 
 
 class Port(TypingProtocol):
