@@ -34,6 +34,8 @@ export PIP_ROOT_USER_ACTION := ignore
 # Tests start hundreds of processes: without bytecode on the disk each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist worksteal
+# Tests of real processes wait for them most of the time.
+SLOW_WORKERS = $(shell expr $$(nproc) + 1)
 PIP_COMPILE := PIP_CONSTRAINT= .state/pins/bin/pip-compile --quiet --generate-hashes --strip-extras \
     --no-header --no-annotate --no-emit-index-url --no-emit-find-links --constraint constraints.txt
 PIP_INSTALL := $(PY) -m pip install --quiet --editable
@@ -69,7 +71,7 @@ demo: $(RUN_READY)
 
 slow: slow-ready
 	@sh tests/lake/install.sh
-	$(PYTEST) -m "slow and not measured and not alone and not neighbours" $(ARGS)
+	$(PYTEST) --numprocesses $(SLOW_WORKERS) -m "slow and not measured and not alone and not neighbours" $(ARGS)
 
 neighbours: slow-ready
 	@sh .ci/install-node

@@ -18,7 +18,7 @@ from rich.status import Status
 
 from seb_appliance import __version__, limits
 from seb_appliance.clock import Clock
-from seb_appliance.errors import BadRequestError, FencedError, StartError
+from seb_appliance.errors import BadRequestError, FencedError, FencedStartError, StartError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.host.data_directory import FILE_NAME, own_data_directory, reset_admin_key
 from seb_appliance.ops.host.runtime import FIELDS, configure_logs, keep_freed_memory
@@ -148,7 +148,8 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
     try:
         from seb_appliance.ops.serve.protocols import Ports
 
-        writer = await appliance.start()
+        with _starting():
+            writer = await appliance.start()
         ports = Ports()
         await ports.start(settings, appliance.broker)
         async with _servers(
@@ -203,6 +204,15 @@ async def _follow(process: _Process) -> Promotion | None:
         _log.warning("the journal cannot be followed any more (%s): starting again", error)
 
 
+@contextlib.contextmanager
+def _starting() -> Iterator[None]:
+    """Whoever is taken over before it serves has not started. Raises FencedStartError."""
+    try:
+        yield
+    except FencedError as error:
+        raise FencedStartError(error.detail) from error
+
+
 async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]) -> _Opened | None:
     """The result of `open_it`; None if a signal to stop came first."""
     store = make_store(settings, process.failpoints)
@@ -213,7 +223,8 @@ async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]
             either: set[asyncio.Future[Any]] = {opening, process.stop}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
             if opening.done():
-                opened = opening.result()
+                with _starting():
+                    opened = opening.result()
             else:
                 opening.cancel()
                 await asyncio.gather(opening, return_exceptions=True)
