@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import ClassVar, Final, get_args
@@ -38,6 +39,7 @@ from seb_appliance.tasks import Job
 # last attempt at a record.
 _RETRY: Final = RetryRule(min_ms=1_000, max_ms=3_600_000)
 _ATTEMPTS: Final = 40
+_log = logging.getLogger(__name__)
 _TEST: Final = b'{"specversion":"1.0","id":"%b","source":"/v1/subscriptions/%b","type":"seb.test"}'
 _TEST_TYPES: Final = {
     "value": "application/json",
@@ -182,6 +184,7 @@ class Subscriptions(Job):
                 await self._put(name, stored, by)
 
     async def _disable(self, name: str, why: str) -> None:
+        _log.warning("the subscription %s is disabled: %s", name, why)
         await self.set_state(name, "disabled", why, THE_APPLIANCE)
 
     async def _note_failing(self, name: str, since_us: int) -> None:
