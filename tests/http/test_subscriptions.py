@@ -103,7 +103,7 @@ async def test_a_record_is_sent_signed_and_acknowledged(seb, receiver):
 
 
 async def test_a_failed_request_is_sent_again_under_the_same_id(seb, receiver):
-    receiver.answers.extend([answer(500, body=b"not today"), answer(404), b"SSH-2.0\r\n\r\n"])
+    receiver.answers.extend([answer(503, body=b"not today"), answer(404), b"SSH-2.0\r\n\r\n"])
     await subscribe(seb, "again", receiver.url, queue={})
     await produce(seb, "again", b"one")
     got = await receiver.arrived(4)
@@ -111,7 +111,7 @@ async def test_a_failed_request_is_sent_again_under_the_same_id(seb, receiver):
     assert len({one.headers["webhook-id"] for one in got}) == 1
     assert [one.headers["seb-attempt"] for one in got] == ["1", "2", "3", "4"]
     sent = await log(seb, "again")
-    assert [one["status"] for one in sent] == [500, 404, 0, 204]
+    assert [one["status"] for one in sent] == [503, 404, 0, 204]
     assert sent[0]["detail"] == "not today"
     await produce(seb, "again", b"two")
     assert (await receiver.arrived(5))[4].headers["webhook-id"] != got[0].headers["webhook-id"]
@@ -177,6 +177,8 @@ async def test_a_paused_subscription_sends_nothing_but_a_test(seb, receiver):
     tested = (await seb.client.post("/v1/subscriptions/paused/test")).json()
     assert (tested["outcome"], tested["status"]) == ("test", 204)
     assert [json.loads(one.body)["type"] for one in receiver.got] == ["seb.test"]
+    changed = await seb.client.put("/v1/subscriptions/paused", json={"url": receiver.url})
+    assert changed.json()["state"] == "paused"
     await seb.client.post("/v1/subscriptions/paused/resume")
     await receiver.arrived(2)
     await acked(seb, "paused", 1)

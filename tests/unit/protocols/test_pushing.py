@@ -18,7 +18,7 @@ from seb_appliance.protocols.subscriptions.addresses import Target, is_permitted
 from seb_appliance.protocols.subscriptions.delivering import Sent, Worker, retry_after_s
 from seb_appliance.protocols.subscriptions.sending import DeliveryError, Sender
 from seb_appliance.protocols.subscriptions.subscriptions import StoredSubscription, Subscription
-from tests.support.fakes import START_US, FakeClock
+from tests.support.fakes import START_US, FakeClock, settle
 from tests.support.receiver import receiving
 
 LOCAL = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -150,6 +150,20 @@ async def test_a_receiver_without_an_answer_costs_no_more_than_the_timeout() -> 
         sender.close()
 
 
+async def test_an_answer_without_an_end_is_not_read_to_it() -> None:
+    async with receiving() as receiver:
+        sender = Sender(LOCAL)
+        chunk = b"4000\r\n" + b"a" * 0x4000 + b"\r\n"
+        receiver.answers.append(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + 64 * chunk
+        )
+        answered = await sender.post(Target.of(receiver.url), b"", b"x", 10.0)
+        assert answered.status == 200
+        bytes_max = limits.PUSH_ANSWER_HEAD_BYTES_MAX + limits.PUSH_ANSWER_BODY_BYTES_MAX
+        assert len(answered.body) <= bytes_max + 4 * limits.KIB
+        sender.close()
+
+
 async def test_tls_verifies_the_name_of_the_url(tmp_path) -> None:
     command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
                "-subj", "/CN=shop.test", "-addext", "subjectAltName=DNS:shop.test",
@@ -207,6 +221,27 @@ def test_the_pauses_grow_while_a_receiver_fails() -> None:
         clock.now_s = max(clock.now_s, failing._rests_until_s)
     assert pauses[2:] == [4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0, 60.0]
     assert max(pauses[:2]) <= 0  # it may be the record
+
+
+async def test_while_a_receiver_fails_one_request_at_a_time_finds_out_whether_it_works() -> None:
+    acked: list[object] = []
+
+    async def ack(*given: object) -> None:
+        acked.append(given)
+
+    clock = FakeClock()
+    probing = worker(clock, [], concurrency=3)
+    probing._tools.broker.queues = SimpleNamespace(ack=ack, token=None)  # type: ignore[assignment]
+    probing._sending.add(None)  # type: ignore[arg-type]
+    probing._fails()
+    waiting = asyncio.create_task(probing._wait_for_room())
+    await settle()
+    assert not waiting.done()
+    delivered = Sent(0, "msg", "t", 0, 0, 1, 1, 204, 1, "delivered", "")
+    await probing._end(probing.subscription, [], (delivered, None))
+    probing._moved.set()
+    await waiting
+    assert acked
 
 
 def failed(clock: FakeClock) -> Sent:
