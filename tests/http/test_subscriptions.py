@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
+import shutil
 import time
 
 import pytest
@@ -434,3 +435,31 @@ async def test_the_rate_is_kept(seb, receiver):
     await subscribe(seb, "rate", receiver.url, rate=20)
     await receiver.arrived(3)
     assert time.monotonic() - began_s >= 0.1
+
+
+async def test_a_standby_shows_subscriptions_and_sends_nothing(tmp_path, receiver):
+    local = {"bucket": f"file:{tmp_path}/bucket", "push_networks": "127.0.0.1"}
+    async with running_appliance(tmp_path / "one", **local) as writer:
+        await subscribe(writer, "followed", receiver.url)
+        await writer.client.post("/v1/subscriptions/followed/pause")
+        await produce(writer, "followed", b"x")
+        (tmp_path / "two").mkdir()
+        shutil.copy(tmp_path / "one" / "admin.key", tmp_path / "two")
+        async with running_appliance(tmp_path / "two", standby=True, **local) as standby:
+            path = "/v1/subscriptions/followed"
+            assert (await standby.client.get(path)).json()["state"] == "paused"
+            for verb in ("resume", "test"):
+                refused = await standby.client.post(f"{path}/{verb}")
+                assert (refused.status_code, refused.json()["code"]) == (409, "standby")
+            assert 'state="paused"} 1' in (await standby.client.get("/metrics")).text
+        assert not receiver.got
+
+
+async def test_secrets_and_headers_lie_encrypted_in_the_journal(seb):
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    hidden = {"secrets": [secret], "headers": {"X-Token": "very-hidden"}}
+    made = await subscribe(seb, "sealed", "https://shop.example/", **hidden)
+    assert "secret" not in made
+    document = seb.appliance.broker.documents.get("subscription", "sealed").document
+    assert secret not in document
+    assert "very-hidden" not in document

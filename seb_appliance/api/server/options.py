@@ -48,7 +48,7 @@ class ApiOptions:
     `table_reader_key`: access key id and secret that they are handed, None for none; `traces`: None
     if no collector is set; `parser`: parses large bodies, and is closed by its creator;
     `random_up_to` returns a random whole number from 1 on; `beside`: what protocols run beside the
-    API, by its class; a standby has none of it."""
+    API, by its class."""
 
     pages: Path
     static: Path

@@ -80,7 +80,7 @@ def api_options(appliance: Appliance) -> ApiOptions:
         streams_open=settings.durable_streams_open,
         table_store=table_store(settings),
         table_reader_key=settings.table_reader,
-        beside={} if appliance.standby is not None else {Subscriptions: appliance.subscriptions},
+        beside={Subscriptions: appliance.subscriptions},
     )
 
 

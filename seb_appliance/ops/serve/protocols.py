@@ -42,9 +42,7 @@ PROTOCOLS: Final = (
     Protocol(
         routes=subscriptions.ROUTES,
         answer_error=answer_exception,
-        samples=lambda _broker, options: (
-            options.beside[Subscriptions].samples() if Subscriptions in options.beside else ()
-        ),
+        samples=lambda _broker, options: options.beside[Subscriptions].samples(),
     ),
     *(one.protocol() for one in _PUSHES),
     *map(deliveries, _PUSHES),

@@ -136,17 +136,13 @@ _PUSH: Final = {
 
 
 def subscriptions_of(ctx: RequestContext) -> Subscriptions:
-    """Raises StandbyError."""
-    found = ctx.options.beside.get(Subscriptions)
-    if found is None:
-        raise ctx.broker.standby.again() if ctx.broker.standby else NotReadyError("It starts.")
+    found = ctx.options.beside[Subscriptions]
     assert isinstance(found, Subscriptions)
     return found
 
 
 async def _seen(ctx: RequestContext) -> Subscription:
-    """The subscription, for those who manage its queue. Raises NotFoundError, StandbyError,
-    ForbiddenError."""
+    """The subscription, for those who manage its queue. Raises NotFoundError, ForbiddenError."""
     name = queue_of(ctx)
     try:
         await authorize_queue(ctx, "manage")

@@ -13,7 +13,7 @@ from litestar.types import ASGIApp
 from seb_appliance.api.encoding.parameters import position
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.topics.names import check_topic_name
-from seb_appliance.errors import BadRequestError, NotReadyError, QueueNotFoundError
+from seb_appliance.errors import BadRequestError, QueueNotFoundError
 from seb_appliance.formats.declared import Declared
 from seb_appliance.protocols.subscriptions.running import Subscriptions, no_such_subscription
 from seb_appliance.protocols.subscriptions.settings import SETTINGS
@@ -48,15 +48,10 @@ Page = Callable[..., Coroutine[Any, Any, ASGIApp]]
 def section(options: ApiOptions) -> Section:
     """For the navigation of the admin page."""
 
-    def of(page: Page) -> Page:
-        async def shown_page(visit: Visit, *arguments: Any, **named: Any) -> ASGIApp:
-            found = options.beside.get(Subscriptions)
-            if found is None:
-                standby = visit.broker.standby
-                raise standby.again() if standby is not None else NotReadyError("It starts.")
-            return await page(found, visit, *arguments, **named)
+    all_of_them = options.beside[Subscriptions]
 
-        return shown_page
+    def of(page: Page) -> Page:
+        return partial(page, all_of_them)
 
     routes, one, new = Routes(), of(_one), of(_new)
     below = "/subscriptions/{subscription:str}"
@@ -65,8 +60,8 @@ def section(options: ApiOptions) -> Section:
     routes.post("/new-subscription", _FIELDS | {"subscription"}, again=new)(of(_create))
     routes.get(below)(one)
     routes.post(below, _FIELDS, again=one)(of(_change))
-    routes.post(f"{below}/pause", again=one)(of(partial(_state, "paused")))
-    routes.post(f"{below}/resume", again=one)(of(partial(_state, "active")))
+    routes.post(f"{below}/pause", again=one)(partial(_state, all_of_them, "paused"))
+    routes.post(f"{below}/resume", again=one)(partial(_state, all_of_them, "active"))
     routes.post(f"{below}/test", again=one)(of(_test))
     routes.post(f"{below}/replay", {"offset"}, again=one)(of(_replay))
     routes.post(f"{below}/rotate", {"secret"}, again=one)(of(_rotate))
@@ -131,7 +126,7 @@ async def _change(all_of_them: Subscriptions, visit: Visit, subscription: str) -
 
 
 async def _state(
-    state: State, all_of_them: Subscriptions, visit: Visit, subscription: str
+    all_of_them: Subscriptions, state: State, visit: Visit, subscription: str
 ) -> ASGIApp:
     await all_of_them.set_state(subscription, state, "", visit.actor)
     return visit.see_other(f"{_PATH}/{subscription}", f"The subscription is {state}.")

@@ -54,8 +54,8 @@ def no_such_subscription(name: str) -> NotFoundError:
 
 
 class Subscriptions(Job):
-    """Workers run from `start` to `stop`; they are there, and can be asked, as long as their
-    subscription."""
+    """Workers run from `start` to `stop`, which a standby does not call; they are there, and can be
+    asked, as long as their subscription."""
 
     name: ClassVar[str] = "subscriptions"
 
@@ -194,7 +194,9 @@ class Subscriptions(Job):
 
     async def test(self, name: str) -> Sent:
         """Send a test request now, whatever state it is in. Raises NotFoundError, NotReadyError,
-        and what a share raises."""
+        StandbyError, and what a share raises."""
+        if self._broker.standby is not None:
+            raise self._broker.standby.again()
         found = self.find(name)
         if found is None:
             raise no_such_subscription(name)
