@@ -463,3 +463,23 @@ async def test_secrets_and_headers_lie_encrypted_in_the_journal(seb):
     document = seb.appliance.broker.documents.get("subscription", "sealed").document
     assert secret not in document
     assert "very-hidden" not in document
+
+
+async def test_a_lost_key_of_the_secrets_is_told_and_nothing_is_sent(tmp_path, receiver):
+    local = {"bucket": f"file:{tmp_path}/bucket", "push_networks": "127.0.0.1"}
+    async with running_appliance(tmp_path / "one", **local) as before:
+        await subscribe(before, "lost", receiver.url, concurrency=1)
+    (tmp_path / "one" / "secrets.key").unlink()
+    async with running_appliance(tmp_path / "one", **local) as after:
+        await produce(after, "lost", b"x")
+
+        async def told():
+            return "cannot be decrypted" in (await show(after, "lost"))["failure"]
+
+        await until(told)
+        assert 'state="failing"} 1' in (await after.client.get("/metrics")).text
+        assert (await after.client.post("/v1/subscriptions/lost/test")).status_code == 503
+        assert not receiver.got
+        again = {"url": receiver.url, "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
+        assert (await after.client.put("/v1/subscriptions/lost", json=again)).status_code == 200
+        await receiver.arrived(1)

@@ -18,6 +18,7 @@ from seb_appliance.broker.queues.deliveries import Place as QueuePlace
 from seb_appliance.broker.queues.live_queue import Taken
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.errors import (
+    ConfigurationError,
     OverloadedError,
     QueueNotFoundError,
     SebError,
@@ -124,6 +125,12 @@ class Worker:
     def on_its_way(self) -> int:
         return len(self._sending)
 
+    @property
+    def is_failing(self) -> bool:
+        """Active, but its requests fail, or cannot even be sent."""
+        is_active = self.subscription.settings.state == "active"
+        return is_active and bool(self.failing_since_us or self.failure)
+
     # --- life ---
 
     async def run(self, subscription: Subscription) -> None:
@@ -160,8 +167,8 @@ class Worker:
                 await self._send_next()
             except ShuttingDownError:
                 return
-            except SebError as error:
-                # A queue that is gone may come again; there may be room, or a bucket, later.
+            except (SebError, ConfigurationError) as error:
+                # There may be room, a bucket, the queue, or the key of its secrets again later.
                 self.failure = str(error)
                 pauses = isinstance(error, QueueNotFoundError)
                 await self._clock.sleep(limits.PUSH_REST_S_MAX if pauses else _NO_ROOM_S)

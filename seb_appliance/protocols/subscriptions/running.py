@@ -169,10 +169,10 @@ class Subscriptions(Job):
 
     async def set_state(self, name: str, state: State, why: str, by: Actor) -> None:
         """`active` also ends the rest of one whose receiver failed. Raises NotFoundError."""
+        await self._change(name, by, state=state, why=why, failing_since_us=0)
         if state == "active":
             self._roused.add(name)
-        await self._change(name, by, state=state, why=why, failing_since_us=0)
-        self._changed.set()
+            self._changed.set()
 
     async def _change(self, name: str, by: Actor, **members: object) -> None:
         async with self._changing:
@@ -220,7 +220,7 @@ class Subscriptions(Job):
             yield Sample("seb_push_requests_total", text, "counter", self._counts[outcome], labels)
         workers = list(self._workers.values())
         states: Counter[str] = Counter(one.settings.state for one in self.all())
-        states["failing"] = sum(1 for one in workers if one.failing_since_us or one.failure)
+        states["failing"] = sum(one.is_failing for one in workers)
         text = (
             "Subscriptions, by state. Those that fail now, and may be disabled some day, are also "
             "active."
