@@ -393,27 +393,64 @@ async def test_a_subscription_without_topics_needs_a_queue(seb):
     assert (refused.status_code, refused.json()["code"]) == (404, "queue_not_found")
 
 
-async def test_no_more_requests_are_on_their_way_than_there_may_be(seb, receiver):
+async def test_no_more_requests_are_on_their_way_than_there_may_be(seb, receiver, shares):
     receiver.usual = None
     await subscribe(seb, "full", receiver.url, concurrency=8)
-    shares = next(one for one in seb.appliance.broker.shares if one.name == "pushes")
-    former, shares.limit = shares.limit, 2
-    try:
-        await produce(seb, "full", *[b"x"] * 5)
-        await receiver.arrived(2)
+    shares["pushes"].limit = 2
+    await produce(seb, "full", *[b"x"] * 5)
+    await receiver.arrived(2)
 
-        async def is_full():
-            return "requests are in use" in (await show(seb, "full"))["failure"]
-
-        await until(is_full)
-        assert len(receiver.got) == 2
-        refused = await seb.client.post("/v1/subscriptions/full/test")
-        assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
-    finally:
-        shares.limit = former
+    await produce(seb, "another", b"x")
+    await subscribe(seb, "another", receiver.url)  # each may have one
+    got = await receiver.arrived(3)
+    assert got[2].headers["seb-topic"] == "of-another"
+    refused = await seb.client.post("/v1/subscriptions/full/test")
+    assert (refused.status_code, refused.json()["code"]) == (503, "overloaded")
     receiver.usual = OK
     receiver.release.set()
     await acked(seb, "full", 5)
+
+
+@pytest.fixture
+def shares(seb):
+    """The limit of a share, for one test."""
+    former = {one: one.limit for one in seb.appliance.broker.shares}
+    yield {one.name: one for one in former}
+    for one, limit in former.items():
+        one.limit = limit
+
+
+async def test_a_subscription_may_send_one_request_however_many_others_are_slow(
+    seb, receiver, shares
+):
+    async with receiving() as slow:
+        slow.usual = None
+        shares["pushes"].limit = 2
+        await produce(seb, "hogs", *[b"x"] * 3)
+        await subscribe(seb, "hogs", slow.url)
+        await slow.arrived(2)
+        await produce(seb, "modest", *[b"x"] * 5)
+        await subscribe(seb, "modest", receiver.url)
+        await acked(seb, "modest", 5)
+        assert receiver.most_at_once == 1
+        slow.usual = OK
+        slow.release.set()
+        await acked(seb, "hogs", 3)
+
+
+async def test_no_more_bytes_are_on_their_way_than_there_may_be(seb, receiver, shares):
+    shares["push_bytes"].limit = 1_000
+    await produce(seb, "heavy", b"x" * 1_001)
+    await subscribe(seb, "heavy", receiver.url)
+
+    async def is_full():
+        return "bytes of requests are in use" in (await show(seb, "heavy"))["failure"]
+
+    await until(is_full)
+    assert not receiver.got
+    shares["push_bytes"].limit = 2_000
+    (got,) = await receiver.arrived(1)
+    assert got.headers["seb-attempt"] == "1"
 
 
 async def test_only_the_latest_deliveries_are_kept(seb, receiver):

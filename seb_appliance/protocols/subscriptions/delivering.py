@@ -74,14 +74,16 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all subscriptions share. `on_its_way` counts requests. `disable` and `note_failing`
-    store a change of the subscription of this name."""
+    """What all subscriptions share. `on_its_way` counts requests, `body_bytes` those of their
+    bodies, apart from the answers to readers: a slow receiver holds them for long. `disable` and
+    `note_failing` store a change of the subscription of this name."""
 
     broker: Broker
     box: SecretBox
     sender: Sender
     bucket_id: bytes
     on_its_way: Shares
+    body_bytes: Shares
     counts: Counter[Outcome]
     disable: Callable[[str, str], Coroutine[None, None, None]]
     note_failing: Callable[[str, int], Coroutine[None, None, None]]
@@ -181,12 +183,17 @@ class Worker:
             wait_s = max(self._rests_until_s, self._next_s) - now_s
             # While the receiver fails, one request finds out whether it still does.
             at_once = 1 if self._failures else self.subscription.settings.concurrency
-            if len(self._sending) >= at_once:
+            if len(self._sending) >= at_once or not self._may_have_one():
                 await self._moved.wait()
             elif wait_s > 0:
                 await self._clock.sleep(wait_s)
             else:
                 return
+
+    def _may_have_one(self) -> bool:
+        """One request of each subscription is free: no slow receiver takes another's place."""
+        owner = self.subscription.settings.owner
+        return not self._sending or self._tools.on_its_way.has_room(owner, 1)
 
     async def _send_next(self) -> None:
         """Raises SebError."""
@@ -196,18 +203,18 @@ class Worker:
         headers = headers_of(settings, self._tools.box)
         most = 1 if settings.body in OF_ONE else settings.batch
         lease_ms = settings.timeout_ms + _LEASE_MARGIN_MS
-        self._tools.on_its_way.check(settings.owner, 1)
         self.failure = ""
         taken = await broker.queues.take(
             subscription.name, most, _TAKE_MS, lease_ms, settings.owner
         )
         if not taken:
             return
-        try:
-            room = self._tools.on_its_way.reserve(settings.owner, 1)
-        except SebError:
+        room = Reservation(self._tools.on_its_way, settings.owner)
+        if not self._sending:
+            room.grow_anyway(1)
+        elif not room.try_grow(1):  # somebody else was quicker
             broker.queues.undo(subscription.name, taken)
-            raise
+            return
         if settings.rate is not None:
             now_s = self._clock.monotonic_s()
             self._next_s = max(self._next_s, now_s) + 1 / settings.rate
@@ -235,7 +242,7 @@ class Worker:
         queues, settings = self._tools.broker.queues, subscription.settings
         ended = False
         try:
-            with room, self._tools.broker.reading.reserve(settings.owner, 0) as held:
+            with room, self._tools.body_bytes.reserve(settings.owner, 0) as held:
                 body = await body_of(settings.body, taken, held)
                 sent = await self._send(subscription, taken, body, private)
             await self._end(subscription, taken, sent)

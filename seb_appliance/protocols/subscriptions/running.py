@@ -68,6 +68,9 @@ class Subscriptions(Job):
         random_bytes: Callable[[int], bytes],
     ) -> None:
         on_its_way = broker.shares.declare("pushes", limits.PUSH_AT_ONCE_MAX, "requests")
+        body_bytes = broker.shares.declare(
+            "push_bytes", limits.PUSH_BODIES_BYTES_MAX, "bytes of requests"
+        )
         self._broker = broker
         self._box = box
         self._random_bytes = random_bytes
@@ -83,6 +86,7 @@ class Subscriptions(Job):
             sender,
             bucket_id,
             on_its_way,
+            body_bytes,
             self._counts,
             self._disable,
             self._note_failing,

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.broker.shares import Shares
 from seb_appliance.protocols.subscriptions.addresses import Target, is_permitted
 from seb_appliance.protocols.subscriptions.delivering import Sent, Worker, retry_after_s
 from seb_appliance.protocols.subscriptions.sending import DeliveryError, Sender
@@ -208,7 +209,8 @@ def worker(clock: FakeClock, calls: list[tuple[str, object]], **settings: object
         calls.append(("noted", since_us))
 
     broker = SimpleNamespace(clock=clock)
-    tools = SimpleNamespace(broker=broker, disable=disable, note_failing=note)
+    room = Shares("pushes", 10, "requests")
+    tools = SimpleNamespace(broker=broker, disable=disable, note_failing=note, on_its_way=room)
     return Worker(Subscription("mails", stored, Target.of(url), 0), tools)  # type: ignore[arg-type]
 
 
