@@ -251,7 +251,8 @@ class Worker:
             self.failure = str(error)
             self._rests_until_s = self._clock.monotonic_s() + _NO_ROOM_S
         except SebError as error:  # the bucket: the lease ends, and the record is sent again
-            _log.warning("subscription %s: %s", subscription.name, error)
+            if not isinstance(error, ShuttingDownError):
+                _log.warning("subscription %s: %s", subscription.name, error)
         finally:
             if not ended:
                 queues.undo(subscription.name, list(taken))
