@@ -156,6 +156,7 @@ def _check_values(settings: Settings) -> None:
         ("monthly_budget", lambda: settings.budget),
         ("trusted_proxies", lambda: settings.proxies),
         ("syslog_networks", lambda: settings.syslog_senders),
+        ("push_networks", lambda: settings.push_receivers),
         ("table_reader_key", lambda: settings.table_reader),
     ):
         try:

@@ -291,6 +291,12 @@ class Settings:
         "API key.",
         default_words="none",
     )
+    push_networks: str | None = _text(
+        None,
+        "Addresses and networks that subscriptions may send to although they are not public, such "
+        "as 127.0.0.1 or 10.0.0.0/8, separated by commas (docs/PUSH.md).",
+        default_words="none",
+    )
     store_latency_ms: int = _duration(
         0,
         "Delay of each request to a directory or memory bucket, to simulate a remote store.",
@@ -342,7 +348,8 @@ class Settings:
     )
     secrets_key_file: Path | None = _path(  # noqa: RUF009 - a field
         None,
-        "File with the keys that encrypt the secrets of inlets; the first key encrypts.",
+        "File with the keys that encrypt the secrets of inlets and subscriptions; the first key "
+        "encrypts.",
         default_words="secrets.key in the data directory, created when it is needed",
     )
     url: str = _text(
@@ -390,6 +397,11 @@ class Settings:
     def syslog_senders(self) -> tuple[Network, ...]:
         """`syslog_networks`, one by one."""
         return _networks(self.syslog_networks)
+
+    @property
+    def push_receivers(self) -> tuple[Network, ...]:
+        """`push_networks`, one by one."""
+        return _networks(self.push_networks)
 
     @property
     def syslog_address(self) -> tuple[str, int]:

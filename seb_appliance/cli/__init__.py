@@ -37,6 +37,10 @@ _COMMANDS: Final = {
     ),
     "groups": ("groups", "Consumer groups: list (the default), show, commit, reset, delete."),
     "queues": ("queues.queues", "Work queues: list (the default), show, set, delete."),
+    "subscriptions": (
+        "queues.subscriptions",
+        "Queues sent to a URL: list (the default), show, set, pause, resume, test, replay, delete.",
+    ),
     "record-keys": (
         "record_keys",
         "Record keys of a topic with a key index: list, latest, history, delete.",
@@ -51,7 +55,10 @@ _COMMANDS: Final = {
         "Tables of topics: list (the default), show, suggest, pause, resume, repair, drop, attach.",
     ),
     "sql": ("tables", "Run STATEMENT, which reads tables."),
-    "apply": ("apply", "Make topics, groups, inlets and API keys match FILE (- is stdin)."),
+    "apply": (
+        "apply",
+        "Make topics, groups, inlets, subscriptions and API keys match FILE (- is stdin).",
+    ),
     "audit": ("status", "Show who did what to topics, groups and API keys, newest first."),
     "profiles": (
         "profiles",

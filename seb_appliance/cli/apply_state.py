@@ -1,8 +1,9 @@
 """What `seb apply` works with: the state that a file asks for, the state of an appliance, and the
 changes that lead from one to the other.
 
-A state maps each part (topics, groups, inlets, api_keys) to its members by name. States are
-compared in the words of the file: they are equal if their words are. A default value has no word.
+A state maps each part (topics, groups, inlets, subscriptions, api_keys) to its members by name.
+States are compared in the words of the file: they are equal if their words are. A default value has
+no word.
 """
 
 from __future__ import annotations
@@ -25,12 +26,13 @@ from seb_appliance.formats.declared import Declared
 from seb_appliance.formats.topic_settings import SETTINGS
 from seb_appliance.protocols.inlets.settings import SETTINGS as INLET_SETTINGS
 from seb_appliance.protocols.inlets.settings import VERIFY
+from seb_appliance.protocols.subscriptions.settings import SETTINGS as SUBSCRIPTION_SETTINGS
 
 Json = dict[str, Any]
 INLET_MEMBERS: Final = {**INLET_SETTINGS, **VERIFY, **QUOTAS}
 Words = dict[str, Any]
 State = dict[str, dict[str, Json]]
-FILE_MEMBER: Final = "secret_file"  # the file with the secret of a new inlet
+FILE_MEMBER: Final = "secret_file"  # the file with the secret of a new one
 
 
 def _words(values: Json, declared: Mapping[str, Declared]) -> Words:
@@ -63,15 +65,21 @@ def _inlet_words(settings: Json) -> Words:
     return _words({**settings, **settings["verify"], **settings.get("quotas", {})}, INLET_MEMBERS)
 
 
+def _subscription_words(one: Json) -> Words:
+    """As the API has it, without its secrets and headers."""
+    return {**_words(one["settings"], SUBSCRIPTION_SETTINGS), "topics": sorted(one["topics"] or ())}
+
+
 # Each part, and how the API's members of one name become words. A group has its topics, each with
 # where reading begins. Topics come first and go last, because a group needs its topics.
 PARTS: Final[dict[str, Callable[[Json], Words]]] = {
     "topics": lambda settings: _words(settings, SETTINGS),
     "groups": dict,
     "inlets": _inlet_words,
+    "subscriptions": _subscription_words,
     "api_keys": _api_key_words,
 }
-_DELETED: Final = ("groups", "inlets", "topics", "api_keys")
+_DELETED: Final = ("groups", "inlets", "subscriptions", "topics", "api_keys")
 
 
 class Found(NamedTuple):
@@ -94,6 +102,8 @@ def look(admin: Admin, wanted: State | None) -> dict[str, list[Found]]:
             ]
         elif part == "inlets":
             found[part] = [Found(one["inlet"], words(one["settings"])) for one in admin.inlets()]
+        elif part == "subscriptions":
+            found[part] = [Found(one["subscription"], words(one)) for one in admin.subscriptions()]
         elif part == "groups":
             for name in (group["group"] for group in admin.groups()):
                 asked = wanted is None or name in wanted[part]
@@ -339,7 +349,13 @@ def read_wanted(data: bytes, source: str) -> State:
     for node in parts.values():
         if node.value is None:
             raise node.wrong("it has no value; remove it, or write {} for an empty part")
-    read = {"topics": _topic, "groups": _group, "inlets": _inlet, "api_keys": _api_key}
+    read = {
+        "topics": _topic,
+        "groups": _group,
+        "inlets": _inlet,
+        "subscriptions": _subscription,
+        "api_keys": _api_key,
+    }
     return {
         part: {name: read[part](one) for name, one in node.members().items()}
         for part, node in parts.items()
@@ -411,6 +427,24 @@ def _inlet(node: Node) -> Json:
         members[FILE_MEMBER] = given[FILE_MEMBER].expect(str)
     if any(name in given for name in QUOTAS):
         members["quotas"] = _quotas(node, given)
+    return members
+
+
+def _subscription(node: Node) -> Json:
+    by_word = {one.word: one for one in SUBSCRIPTION_SETTINGS.values()}
+    given = node.members({*by_word, "topics", FILE_MEMBER})
+    for name in ("url", "topics"):
+        if name not in given:
+            raise node.wrong(f"{name} is missing")
+    settings = {
+        one.name: value
+        for word, one in by_word.items()
+        if word in given and (value := _value(given[word], one)) != one.default
+    }
+    topics = [item.expect(str) for item in given["topics"].expect(list)]
+    members: Json = {"settings": settings, "topics": topics}
+    if FILE_MEMBER in given:
+        members[FILE_MEMBER] = given[FILE_MEMBER].expect(str)
     return members
 
 

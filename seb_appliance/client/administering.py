@@ -147,6 +147,21 @@ class AsyncAdmin:
     async def delete_inlet(self, inlet: str) -> None:
         await self._send("DELETE", path_of("inlets", inlet))
 
+    # --- subscriptions ---
+
+    async def subscriptions(self) -> list[Json]:
+        """Those to queues that the API key manages, by name."""
+        found: list[Json] = (await self._get("/v1/subscriptions"))["subscriptions"]
+        return found
+
+    async def set_subscription(self, subscription: str, /, **settings: object) -> Json:
+        """Make or replace it: `url` and what docs/PUSH.md lists. Safe to repeat."""
+        path = path_of("subscriptions", subscription)
+        return await self._send("PUT", path, settings, again=True)
+
+    async def delete_subscription(self, subscription: str) -> None:
+        await self._send("DELETE", path_of("subscriptions", subscription))
+
     # --- API keys ---
 
     async def api_keys(self) -> list[Json]:

@@ -339,7 +339,7 @@ def _event(result: ReadResult, piece: BatchSlice, i: int) -> dict[str, Any]:
     if value:
         content_type = text_of(headers.get(CONTENT_TYPE_HEADER, b"")) or None
         if content_type is None and HEADER_PREFIX + "id" not in headers:
-            content_type = _guessed(value)
+            content_type = guessed_type(value)
         if content_type is not None:
             event["datacontenttype"] = content_type
         _set_data(event, value, content_type)
@@ -376,7 +376,7 @@ def _made_attributes(result: ReadResult, piece: BatchSlice, i: int) -> dict[str,
     return event
 
 
-def _guessed(value: bytes) -> str:
+def guessed_type(value: bytes) -> str:
     """The content type of a value that was stored without one."""
     if _as_json(value) is not None:
         return "application/json"

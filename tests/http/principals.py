@@ -57,6 +57,7 @@ _NEW_KEY: Final = {"name": "new", "grants": [{"operation": "consume"}]}
 _SEGMENT: Final = {"base_offset": 0, "last_offset": 0, "size_bytes": 1, "md5": "A" * 22 + "=="}
 _GO_TOPIC: Final = "topic-name={topic}"
 _INLET: Final = {"topic": "{topic}", "verify": {"scheme": "github"}, "secrets": ["a secret"]}
+_PUSHED: Final = {"url": "http://127.0.0.1:9/"}
 _STREAMS: Final = {"streams": [{"stream": {}, "values": [["1", "x"]]}]}
 _SPLUNK: Final = (
     "pushSplunkEvents", "pushSplunkEvents2", "pushSplunkEvents3", "pushSplunkRaw", "pushSplunkRaw2"
@@ -104,6 +105,16 @@ ASKS: Final[dict[str, Ask]] = {
     "retryDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
     "rejectDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
     "extendDeliveries": Ask(need="consume", json={"deliveries": ["x"], "lease_ms": 1000}),
+    # subscriptions to them; nothing is sent to an address that is not public
+    "listSubscriptions": Ask(need="any key"),
+    "setSubscription": Ask(need="admin", json={**_PUSHED, "topics": ["{topic}"]}),
+    "getSubscription": Ask(need="manage"),
+    "deleteSubscription": Ask(need="manage", status=204),
+    "listDeliveries": Ask(need="manage"),
+    "testSubscription": Ask(need="manage"),
+    "pauseSubscription": Ask(need="manage"),
+    "resumeSubscription": Ask(need="manage"),
+    "replaySubscription": Ask(need="admin", json={"offset": "earliest"}),  # manage and consume
     # topics
     "listTopics": Ask(need="any key"),
     "getTopic": Ask(need="see"),

@@ -14,7 +14,7 @@ from seb_appliance.ops.serve.protocols import openapi_json
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 DOCUMENT = msgspec.json.decode(openapi_json())
-PLACES = {"topic": "t", "group": "g", "offset": "0"}
+PLACES = {"topic": "t", "group": "g", "offset": "0", "queue": "q"}
 # What a question cannot do without; for a route with several kinds of answers, each of them.
 NEEDS = {
     "consume": [
@@ -54,6 +54,8 @@ async def topic(seb):
     assert made.status_code == 201, made.text
     records = [{"value": "1", "key": "a"}, {"value": "2", "key": "b"}]
     await seb.client.post("/v1/topics/t/records", json={"records": records})
+    pushed = {"topics": ["none"], "url": "http://127.0.0.1:9/"}
+    assert (await seb.client.put("/v1/subscriptions/q", json=pushed)).status_code == 201
     asked = {"key": "b", "fresh": "true"}  # the key index has caught up
     assert (await seb.client.get("/v1/topics/t/keys/latest", params=asked)).status_code == 200
 

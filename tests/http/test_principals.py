@@ -26,13 +26,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 METHODS = {"get", "put", "post", "patch", "delete"}
 # Lists: whoever has a key gets an answer, and others' things are not in it.
 LISTS: dict[str, Need] = {"listTopics": "see", "listGroups": "see group", "listInlets": "manage",
-                          "listQueues": "see group"}  # fmt: skip
+                          "listQueues": "see group", "listSubscriptions": "manage"}  # fmt: skip
 OF_MANY = {"readMany", "makeTicket"}
 ELSEWHERE = ("other", "neighbour")  # whose topics are others
 # Of a group, as if it were not there, to who may see none of its topics.
 NOT_THERE = {
     "getGroup", "resetGroup", "deleteGroup", "getQueue", "deleteQueue", "takeRecords",
     "ackDeliveries", "retryDeliveries", "rejectDeliveries", "extendDeliveries",
+    "getSubscription", "deleteSubscription", "listDeliveries", "testSubscription",
+    "pauseSubscription", "resumeSubscription", "replaySubscription",
 }  # fmt: skip
 # To whoever may not manage its topic, or consume it.
 NOT_THERE_AT_ALL = {"getInlet", "deleteInlet", "icebergTable", "icebergMetrics"}
@@ -171,6 +173,12 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         await seb.client.put(f"/v1/inlets/{topic}", json=inlet)
     if path.startswith("/v1/queues"):
         await seb.client.put(f"/v1/queues/{topic}", json={"topics": [topic]})
+    if path.startswith("/v1/subscriptions"):
+        # It finds nothing to send, and could not: others would see its attempts in the journal.
+        later, nowhere = {"topics": [topic], "start": "latest"}, {"url": "http://127.0.0.1:9/"}
+        await seb.client.put(f"/v1/queues/{topic}", json=later)
+        await seb.client.put(f"/v1/subscriptions/{topic}", json=nowhere)
+        await seb.client.post(f"/v1/subscriptions/{topic}/pause")
     of_key = "{api_key_id}" in path
     return {
         "topic": topic,

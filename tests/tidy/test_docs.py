@@ -160,6 +160,7 @@ def metrics() -> set[str]:
     reports = (
         package / "ops/serve/status.py",
         package / "protocols/inlets/reporting.py",
+        package / "protocols/subscriptions/running.py",
         package / "protocols/mqtt/listening.py",
         package / "protocols/syslog/listening.py",
     )

@@ -21,6 +21,8 @@ pytestmark = pytest.mark.slow
 PAGES = {"overview": "/ui", "settings": "/ui/settings", "audit": "/ui/audit"}
 PAGES |= {"groups": "/ui/groups", "api-keys": "/ui/api-keys", "new-key": "/ui/api-keys/new"}
 PAGES |= {"inlets": "/ui/inlets", "new-inlet": "/ui/new-inlet", "inlet": "/ui/inlets/github"}
+PAGES |= {"subscriptions": "/ui/subscriptions", "new-subscription": "/ui/new-subscription"}
+PAGES |= {"subscription": "/ui/subscriptions/mails"}
 PAGES |= {"storage": "/ui/storage", "users": "/ui/users", "user": "/ui/users/olga"}
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
@@ -46,6 +48,10 @@ def seb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         inlet = b'{"topic": "hooks", "verify": {"scheme": "github"}, "secrets": ["new", "old"]}'
         assert running.request("PUT", "/v1/inlets/github", inlet, "application/json")[0] == 201
         assert running.request("POST", "/v1/inlets/github", b"{}", "application/json")[0] == 401
+        pushed = b'{"topics": ["orders.eu"], "url": "http://127.0.0.1:9/hook"}'
+        made = running.request("PUT", "/v1/subscriptions/mails", pushed, "application/json")
+        assert made[0] == 201
+        assert running.request("POST", "/v1/subscriptions/mails/test")[0] == 200
         yield running
 
 

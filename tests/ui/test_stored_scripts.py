@@ -22,6 +22,7 @@ from seb_appliance.formats.lake.tables import Column
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import http_server
 from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.protocols.subscriptions.delivering import Sent
 from seb_appliance.ui.options import CheckShown, Figure, Remark, UiOptions
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.lake import SET
@@ -51,6 +52,7 @@ USER_AGENT: Final = script("agent")[: limits.USER_AGENT_CHARACTERS_MAX]
 SHOWN: Final = {
     "api-key", "description", "record-key", "value", "json", "header", "holder", "metadata",
     "agent", "actor", "telemetry", "setting", "figure", "bill", "check", "field", "inlet",
+    "subscription", "answer",
 }  # fmt: skip
 
 KEY: Final = script("record-key")
@@ -102,6 +104,12 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui/inlets": ("/ui/inlets",),
     "/ui/new-inlet": ("/ui/new-inlet",),
     "/ui/inlets/{inlet:str}": ("/ui/inlets/shop", f"/ui/inlets/{quote('<xss>')}"),
+    "/ui/subscriptions": ("/ui/subscriptions",),
+    "/ui/new-subscription": ("/ui/new-subscription",),
+    "/ui/subscriptions/{subscription:str}": (
+        "/ui/subscriptions/shop",
+        f"/ui/subscriptions/{quote('<xss>')}",
+    ),
     "/ui/tables": ("/ui/tables",),
     "/ui/tables/{table:str}": (
         f"/ui/tables/{SET.table_id}",
@@ -184,6 +192,15 @@ async def fill(seb: RunningAppliance) -> str:
     inlet = {"topic": "t", "verify": {"scheme": "github"}, "description": script("inlet")}
     inlet["secrets"] = ["new", "old"]
     assert (await client.put("/v1/inlets/shop", json=inlet)).status_code == 201
+    pushed = {"topics": ["none"], "url": "http://127.0.0.1:9/?'", "secrets": ["whsec_AA", "AAAA"]}
+    pushed |= {"description": script("subscription"), "headers": {"X-A": "'"}}
+    assert (await client.put("/v1/subscriptions/shop", json=pushed)).status_code == 201
+    subscriptions = seb.appliance.subscriptions
+    found = subscriptions.find("shop")
+    assert found is not None
+    worker = subscriptions.worker(found)
+    sent_before = Sent(1, "msg", "t", 0, 2, 1, 1, 500, 1, "failed", script("answer"))
+    worker.log.append(sent_before)
     records = [
         {"key": KEY, "value": script("value"), "headers": {script("header"): script("header")}},
         {"key": KEY, "value": {script("json"): [script("json")]}},

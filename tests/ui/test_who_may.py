@@ -65,6 +65,18 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/inlets/{inlet:str}/rotate"): "change",
     ("POST", "/ui/inlets/{inlet:str}/end-previous"): "change",
     ("POST", "/ui/inlets/{inlet:str}/delete"): "change",
+    ("GET", "/ui/subscriptions"): "page",
+    ("GET", "/ui/new-subscription"): "page",
+    ("POST", "/ui/new-subscription"): "change",
+    ("GET", "/ui/subscriptions/{subscription:str}"): "page",
+    ("POST", "/ui/subscriptions/{subscription:str}"): "change",
+    ("POST", "/ui/subscriptions/{subscription:str}/pause"): "change",
+    ("POST", "/ui/subscriptions/{subscription:str}/resume"): "change",
+    ("POST", "/ui/subscriptions/{subscription:str}/test"): "change",
+    ("POST", "/ui/subscriptions/{subscription:str}/replay"): "change",
+    ("POST", "/ui/subscriptions/{subscription:str}/rotate"): "change",
+    ("POST", "/ui/subscriptions/{subscription:str}/end-previous"): "change",
+    ("POST", "/ui/subscriptions/{subscription:str}/delete"): "change",
     ("GET", "/ui/tables"): "page",
     ("GET", "/ui/tables/{table:str}"): "page",
     ("POST", "/ui/tables/{table:str}/sql"): "page",
@@ -91,7 +103,7 @@ BY_KIND: Final = {
 }
 NAMES: Final = {
     "{topic:str}": "here", "{group:str}": "here", "{api_key_id:str}": "abcdefgh",
-    "{inlet:str}": "here", "{table:str}": "here",
+    "{inlet:str}": "here", "{subscription:str}": "here", "{table:str}": "here",
     "{offset:str}": "0", "{name:str}": "olga", "{named:str}": "none.css", "{rest:path}": "nothing",
 }  # fmt: skip
 # No form has this field: who is let in is told so, and nothing is changed.

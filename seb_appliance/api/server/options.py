@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import new_request_id
@@ -47,7 +47,8 @@ class ApiOptions:
     `table_store`: how readers of tables reach the bucket, as properties of Iceberg;
     `table_reader_key`: access key id and secret that they are handed, None for none; `traces`: None
     if no collector is set; `parser`: parses large bodies, and is closed by its creator;
-    `random_up_to` returns a random whole number from 1 on."""
+    `random_up_to` returns a random whole number from 1 on; `beside`: what protocols run beside the
+    API, by its class."""
 
     pages: Path
     static: Path
@@ -66,3 +67,4 @@ class ApiOptions:
     new_boundary: Callable[[], str] = field(default=new_boundary)
     now_s: Callable[[], float] = field(default=time.time)
     random_up_to: Callable[[int], int] = field(default=random_up_to)
+    beside: Mapping[type, Any] = field(default_factory=dict)

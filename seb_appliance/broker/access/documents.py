@@ -5,7 +5,7 @@ The broker stores documents and does not read them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from seb_appliance import limits
@@ -28,6 +28,7 @@ class Documents:
         self._rows = rows
         self._writes = AuditedWrites(writes)
         self._clock = clock
+        self._watching: dict[str, Callable[[], None]] = {}
         self._ahead = RowsAhead(
             {_text(row.kind, row.name): row for row in rows.all()},
             lambda text: NotFoundError(f"There is no {text[:150]}."),
@@ -36,6 +37,14 @@ class Documents:
     def of_kind(self, kind: str) -> list[DocumentRow]:
         """By name."""
         return [row for row in self._rows.all() if row.kind == kind]
+
+    def watch(self, kind: str, changed: Callable[[], None]) -> None:
+        """Call `changed` after each change that was made here to a document of this kind."""
+        self._watching[kind] = changed
+
+    def _tell(self, kind: str) -> None:
+        if (changed := self._watching.get(kind)) is not None:
+            changed()
 
     async def put(
         self, kind: str, name: str, document: str, by: Actor, shown: Mapping[str, Any]
@@ -56,6 +65,7 @@ class Documents:
             return Action(f"{kind}_{'created' if made else 'changed'}", kind, name, None, shown)
 
         await self._writes.store(admit, by)
+        self._tell(kind)
         return made
 
     async def remove(self, kind: str, name: str, by: Actor) -> None:
@@ -69,6 +79,7 @@ class Documents:
             return Action(f"{kind}_removed", kind, name)
 
         await self._writes.store(admit, by)
+        self._tell(kind)
 
 
 def _text(kind: str, name: str) -> str:

@@ -6,7 +6,7 @@ sealed, so that many acknowledgements cost no more than one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -94,6 +94,21 @@ class QueueAdmission:
         window.add_event(event, encoded_bytes(event))
         self._growing.clear()  # what follows belongs behind this event
         return known is None
+
+    def admit_restart(self, window: Window, name: str, starts: Mapping[int, int]) -> None:
+        """Forget what the queue did on these topics, and read each from its offset on. Raises
+        Refusal."""
+        known = self._ahead.get(name)
+        if known is None:
+            raise Refusal(no_such_queue(name), self.changed_in(name))
+        left = tuple(topic_id for topic_id in starts if self._topics.lives(topic_id))
+        begins = tuple(QueueStart(one, starts[one]) for one in left if starts[one])
+        event = QueueSet(
+            queue=name, settings=known.settings, owner=known.owner, starts=begins, left=left
+        )
+        self._changed_in[name] = window
+        window.add_event(event, encoded_bytes(event))
+        self._growing.clear()
 
     def admit_deleted(self, window: Window, name: str) -> None:
         known = self._ahead.pop(name, None)

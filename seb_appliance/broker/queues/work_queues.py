@@ -32,7 +32,8 @@ from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
 from seb_appliance.broker.topics.topic import Topic
-from seb_appliance.errors import BadRequestError, SebError, ShuttingDownError
+from seb_appliance.broker.values import From
+from seb_appliance.errors import BadRequestError, SebError, ShuttingDownError, TopicNotFoundError
 from seb_appliance.formats.queues.queues import QueueSettings
 from seb_appliance.tasks import Supervisor, in_slices
 
@@ -204,6 +205,32 @@ class WorkQueues:
             return Action("queue_deleted", "queue", name)
 
         await self._audited.store(admit, by)
+
+    async def restart(
+        self, name: str, start: From, topic: str | None, by: Actor = THE_APPLIANCE
+    ) -> dict[str, int]:
+        """Read again from `start` on: one topic, or all that it reads. All leases end. Returns the
+        first offset of each topic. Raises QueueNotFoundError, TopicNotFoundError, and what reading
+        raises."""
+        topics = [
+            one for one in (await self._open(name)).topics.values() if topic in (None, one.name)
+        ]
+        if topic is not None and not topics:
+            raise TopicNotFoundError(f"The queue reads no topic {topic[:100]!r}.")
+        starts = {}
+        for one in topics:
+            offset = await self._tools.reads.resolve(one, start)
+            starts[one.topic_id] = min(max(offset, one.log_start_offset), one.log_end_offset)
+
+        def admit(window: Window) -> Action:
+            self._admission.admit_restart(window, name, starts)
+            if (live := self._live.get(name)) is not None:
+                self._close(live)
+            return Action("queue_restarted", "queue", name, None, named)
+
+        named = {one.name: starts[one.topic_id] for one in topics}
+        await self._audited.store(admit, by)
+        return named
 
     async def describe(self, name: str) -> QueueView:
         """With what is in memory. Raises QueueNotFoundError."""

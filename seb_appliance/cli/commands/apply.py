@@ -1,4 +1,4 @@
-"""`seb apply`: topics, groups, inlets and API keys as a file says."""
+"""`seb apply`: topics, groups, inlets, subscriptions and API keys as a file says."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _SIGNS: Final = {"create": "+", "change": "~", "delete": "-"}
 def apply(
     settings: Settings, file: str | None, exports: bool, as_json: bool, **given: Any
 ) -> int | None:
-    """Make topics, groups, inlets and API keys match FILE (- is stdin).
+    """Make topics, groups, inlets, subscriptions and API keys match FILE (- is stdin).
 
     Running it again changes nothing. What is not in the file stays, unless --prune is given.
     """
@@ -133,16 +133,17 @@ def _apply(
 
 
 def _take_secrets(wanted: State, planned: Plan) -> None:
-    """Give the inlets that are made, or get another scheme, the secrets of their files. Raises
-    ConfigurationError."""
+    """Give the inlets and subscriptions that are made, or get another scheme, the secrets of their
+    files. Raises ConfigurationError."""
     for change in planned.changes:
-        if change.kind != "inlet" or change.action == "delete":
+        if change.kind not in ("inlet", "subscription") or change.action == "delete":
             continue
-        members = wanted["inlets"][change.name]
+        members = wanted[f"{change.kind}s"][change.name]
         path, is_new = members.pop(FILE_MEMBER, None), change.action == "create"
         if is_new and path is None:
             raise ConfigurationError(
-                f"the inlet {change.name} is new: {FILE_MEMBER} names the file with its secret"
+                f"the {change.kind} {change.name} is new: {FILE_MEMBER} names the file with its "
+                "secret"
             )
         if path is not None and (is_new or "scheme" in change.after):
             members["secrets"] = [read_secret(Path(path))]
@@ -345,6 +346,11 @@ def _make(admin: Admin, change: Change, members: Json, keep_secret: Callable[[Js
             admin.delete_inlet(name)
         case "inlet", _:
             admin.set_inlet(name, **members)
+        case "subscription", "delete":
+            admin.delete_subscription(name)
+        case "subscription", _:
+            settings = members.pop("settings")
+            admin.set_subscription(name, **settings, **members)
         case "api_key", "create":
             more = {member: members[member] for member in members if member != "grants"}
             keep_secret(admin.create_api_key(name, members["grants"], **more))

@@ -75,7 +75,7 @@ def _outline(inlet: Json, url: str) -> str:
         "inlet": inlet["inlet"],
         "url": f"{url}{inlet['path']}",
         "verify": verify,
-        **{name: _words(value) for name, value in settings.items() if name != "verify"},
+        **{name: words(value) for name, value in settings.items() if name != "verify"},
         "secrets": inlet["secrets"],
         "changed": moment(inlet["changed"]),
         **{name: inlet[name] for name in ("secret",) if name in inlet},
@@ -91,7 +91,7 @@ def _outline(inlet: Json, url: str) -> str:
     return f"{outline(members)}\n\n{deliveries}"
 
 
-def _words(value: Any) -> Any:
+def words(value: Any) -> Any:
     if isinstance(value, dict):
         return ", ".join(f"{name} {one}" for name, one in value.items())
     return ", ".join(value) if isinstance(value, list) else value
@@ -122,7 +122,7 @@ def set_inlet(
     """
     if end_previous and (rotate or secret_file is not None):
         raise click.UsageError("--end-previous comes with neither --rotate nor --secret-file")
-    before = _existing(client, inlet)
+    before = existing(client, "inlets", inlet)
     if before is None and not (given["topic"] and given["scheme"]):
         raise click.UsageError("a new inlet needs --topic and --scheme")
     body: Json = {} if before is None else before["settings"]
@@ -146,9 +146,10 @@ def _part_of(name: str) -> str:
     return "verify" if name in VERIFY else "quotas" if name in QUOTAS else ""
 
 
-def _existing(client: HttpClient, inlet: str) -> Json | None:
+def existing(client: HttpClient, *path: str) -> Json | None:
+    """None if there is no such thing."""
     try:
-        found: Json = client.ask("GET", "inlets", inlet)
+        found: Json = client.ask("GET", *path)
     except AnswerError as error:
         if error.status != NotFoundError.status:
             raise

@@ -27,6 +27,7 @@ from seb_appliance.ops.host.data_directory import ensure_admin_key
 from seb_appliance.ops.host.otel import OtelTraces
 from seb_appliance.ops.host.passwords import Passwords
 from seb_appliance.ops.host.runtime import LoopProbe
+from seb_appliance.ops.host.secret_box import FernetBox
 from seb_appliance.ops.jobs.check_job import CheckKeeper
 from seb_appliance.ops.jobs.cost_job import CostKeeper, Sources
 from seb_appliance.ops.jobs.history_job import HistoryKeeper, Reading
@@ -38,6 +39,8 @@ from seb_appliance.ops.jobs.sql.process import SqlProcess
 from seb_appliance.ops.jobs.standby_job import StandbyKeeper
 from seb_appliance.ops.jobs.tidier_job import TidierKeeper
 from seb_appliance.ops.jobs.tidier_process import ChildRewriter
+from seb_appliance.protocols.subscriptions.running import Subscriptions
+from seb_appliance.protocols.subscriptions.sending import Sender
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
@@ -125,6 +128,7 @@ class Appliance:
     cost: CostKeeper
     key_index: SqliteKeyIndex
     broker: Broker
+    subscriptions: Subscriptions
     traces: OtelTraces | None = None
     opened_s: float  # on the monotonic clock
     standby: StandbyKeeper | None = None  # set while it follows another appliance
@@ -141,6 +145,7 @@ class Appliance:
         self.parser = Parser(environment_without_settings())
         self.history = HistoryKeeper(self._reading, self.clock)
         self.checks = CheckKeeper(settings, self.clock)
+        self.secret_box = FernetBox(settings.secrets_key_file or settings.data / "secrets.key")
 
     @classmethod
     async def open(
@@ -222,6 +227,13 @@ class Appliance:
             database, self.follower, bucket, self._schedule(), settings.data / "snapshot.new"
         )
         await self._start_broker(await self.follower.load())
+        self.subscriptions = Subscriptions(
+            self.broker,
+            self.secret_box,
+            Sender(settings.push_receivers),
+            journal.bucket_id,
+            os.urandom,
+        )
         if settings.address.kind == "memory":  # no other process can read it
             rewriter: Rewriter = ObjectRewriter(
                 self._retrying("tidier"), journal.mode, settings.data
@@ -329,6 +341,7 @@ class Appliance:
         else:
             running = self.broker.start()
             await ensure_admin_key(self.broker, self.settings.data)
+            self.subscriptions.start(self.supervisor)
         self.history.start(self.supervisor)
         self.cost.start(self.supervisor)
         self.loop_probe.start(self.supervisor)
@@ -349,6 +362,7 @@ class Appliance:
         let us, within the grace time."""
         grace_s = self.settings.shutdown_grace_ms / 1000
         give_up_s = self.clock.monotonic_s() + grace_s
+        await self.subscriptions.stop()
         self.broker.stop_accepting()
         if self.standby is not None:
             return True  # there is nothing of its own
@@ -369,6 +383,7 @@ class Appliance:
         """End everything, whatever state it is in. What was not drained fails as "unknown"."""
         if self.standby is not None:
             await self.standby.close()
+        await self.subscriptions.stop()
         await self.history.close()
         await self.checks.close()
         await self.tidier.close()

@@ -19,7 +19,6 @@ from seb_appliance.api.server.http_protocol import SebHttpProtocol
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
-from seb_appliance.ops.host.secret_box import FernetBox
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.protocols import PROTOCOLS, sections, table_store
 from seb_appliance.ops.serve.status import cost, samples, status, telemetry
@@ -30,6 +29,7 @@ from seb_appliance.ops.serve.ui_facts import (
     effects_of,
     setting_rows,
 )
+from seb_appliance.protocols.subscriptions.running import Subscriptions
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
 
@@ -76,10 +76,11 @@ def api_options(appliance: Appliance) -> ApiOptions:
         failpoints=appliance.failpoints,
         traces=appliance.traces,
         parser=appliance.parser,
-        secret_box=FernetBox(settings.secrets_key_file or settings.data / "secrets.key"),
+        secret_box=appliance.secret_box,
         streams_open=settings.durable_streams_open,
         table_store=table_store(settings),
         table_reader_key=settings.table_reader,
+        beside={Subscriptions: appliance.subscriptions},
     )
 
 

@@ -24,6 +24,9 @@ from seb_appliance.protocols.inlets import page as inlet_page
 from seb_appliance.protocols.inlets import reporting as inlet_reports
 from seb_appliance.protocols.inlets.delivering import deliveries
 from seb_appliance.protocols.push import confluent, loki, otlp, splunk
+from seb_appliance.protocols.subscriptions import managing as subscriptions
+from seb_appliance.protocols.subscriptions import page as subscription_page
+from seb_appliance.protocols.subscriptions.running import Subscriptions
 from seb_appliance.settings import Settings
 from seb_appliance.ui.app import Section
 
@@ -35,6 +38,11 @@ PROTOCOLS: Final = (
         answer_error=answer_exception,
         begin=inlet_reports.begin,
         samples=inlet_reports.samples,
+    ),
+    Protocol(
+        routes=subscriptions.ROUTES,
+        answer_error=answer_exception,
+        samples=lambda _broker, options: options.beside[Subscriptions].samples(),
     ),
     *(one.protocol() for one in _PUSHES),
     *map(deliveries, _PUSHES),
@@ -68,7 +76,7 @@ def table_store(settings: Settings) -> dict[str, str]:
 
 def sections(options: ApiOptions) -> list[Section]:
     """The pages of these protocols."""
-    return [inlet_page.section(options.secret_box)]
+    return [inlet_page.section(options.secret_box), subscription_page.section(options)]
 
 
 class Port(TypingProtocol):

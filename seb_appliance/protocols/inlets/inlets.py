@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Annotated, Final, Protocol
 
 import msgspec
 
@@ -17,13 +17,13 @@ from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.api_key_members import Grant
-from seb_appliance.protocols.inlets.settings import InletSettings
+from seb_appliance.protocols.inlets.settings import InletSettings, Verify
 from seb_appliance.protocols.inlets.verifying import HMAC_SCHEMES, check_secret, new_secret
 
 _SECRETS_MAX: Final = 2  # the one of now, and the previous one
 KIND: Final = "inlet"  # of its documents
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=1_000)]
-_Secrets = Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=_SECRETS_MAX)]
+Secrets = Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=_SECRETS_MAX)]
 # How long the sender waits for an answer, in ms, as its documentation says.
 _ON_THE_WAY_MS: Final = 500
 _SENDER_WAITS_MS: Final = {"slack": 3_000, "github": 10_000, "shopify": 5_000}
@@ -79,7 +79,7 @@ class InletWanted(InletSettings, frozen=True, kw_only=True):
     one of now stays valid beside the one that is given, or else a random one. `end_previous`: only
     the newest one of now stays valid."""
 
-    secrets: _Secrets | None = None
+    secrets: Secrets | None = None
     keep_previous: bool = False
     end_previous: bool = False
 
@@ -124,11 +124,45 @@ def inlet_of(row: DocumentRow) -> Inlet:
     return Inlet(row.name, stored, reader_of(stored), key)
 
 
-@lru_cache(maxsize=limits.DOCUMENTS_MAX)
 def secrets_of(settings: StoredInlet, box: SecretBox) -> tuple[str, ...]:
+    """Decrypted. Raises NotReadyError."""
+    return opened(settings.secrets, box)
+
+
+@lru_cache(maxsize=2 * limits.DOCUMENTS_MAX)
+def opened(sealed: tuple[str, ...], box: SecretBox) -> tuple[str, ...]:
     """Decrypted, and remembered: decrypting for each delivery would take longer than an unknown
     inlet does, and tell its name. Raises NotReadyError."""
-    return tuple(map(box.open, settings.secrets))
+    return tuple(map(box.open, sealed))
+
+
+class Rotation(Protocol):
+    """What is asked for: see `InletWanted`."""
+
+    @property
+    def secrets(self) -> tuple[str, ...] | None: ...
+    @property
+    def keep_previous(self) -> bool: ...
+    @property
+    def end_previous(self) -> bool: ...
+
+
+def rotated(
+    wanted: Rotation, verify: Verify, before: tuple[str, ...], box: SecretBox
+) -> tuple[tuple[str, ...], str | None]:
+    """The secrets from now on, encrypted, and the new one if it is random. `before`: encrypted.
+    Raises BadRequestError for malformed secrets."""
+    if wanted.end_previous and (wanted.keep_previous or wanted.secrets):
+        raise BadRequestError("end_previous comes with neither keep_previous nor secrets.")
+    kept = before[: 1 if wanted.end_previous else None]
+    is_random = wanted.secrets is None and (wanted.keep_previous or not kept)
+    secrets = (new_secret(verify),) if is_random else wanted.secrets or ()
+    for secret in secrets:
+        check_secret(verify, secret)
+    sealed = tuple(map(box.seal, secrets))
+    if wanted.keep_previous or not secrets:
+        sealed = (*sealed, *kept)[:_SECRETS_MAX]
+    return sealed, secrets[0] if is_random else None
 
 
 def document_of(
@@ -137,18 +171,10 @@ def document_of(
     """JSON to be stored, and the secret if it is a random one. Raises BadRequestError for malformed
     secrets."""
     members = {name: getattr(wanted, name) for name in InletSettings.__struct_fields__}
-    if wanted.end_previous and (wanted.keep_previous or wanted.secrets):
-        raise BadRequestError("end_previous comes with neither keep_previous nor secrets.")
-    kept = () if before is None else before.secrets[: 1 if wanted.end_previous else None]
-    is_random = wanted.secrets is None and (wanted.keep_previous or not kept)
-    secrets = (new_secret(wanted.verify),) if is_random else wanted.secrets or ()
-    for secret in secrets:
-        check_secret(wanted.verify, secret)
+    kept = () if before is None else before.secrets
     if before is not None and before.verify.scheme != wanted.verify.scheme:
-        for one in kept if wanted.keep_previous or not secrets else ():
+        stays = kept[: 1 if wanted.end_previous else None]
+        for one in stays if wanted.keep_previous or wanted.secrets is None else ():
             check_secret(wanted.verify, box.open(one))
-    sealed = tuple(map(box.seal, secrets))
-    if wanted.keep_previous or not secrets:
-        sealed = (*sealed, *kept)[:_SECRETS_MAX]
-    document = _encoder.encode(StoredInlet(**members, secrets=sealed)).decode()
-    return document, secrets[0] if is_random else None
+    sealed, random = rotated(wanted, wanted.verify, kept, box)
+    return _encoder.encode(StoredInlet(**members, secrets=sealed)).decode(), random

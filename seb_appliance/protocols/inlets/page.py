@@ -28,6 +28,12 @@ _ALL: Final = {**VERIFY, **SETTINGS, **QUOTAS}
 _DECLARED: Final = {name: _ALL[name] for name in dict.fromkeys((*_FIRST, *_ALL))}
 _MORE: Final = frozenset(_ALL) - set(_FIRST)
 _FIELDS: Final = frozenset({*_DECLARED, "secret"})
+_CREATES: Final = {
+    "field": "inlet",
+    "label": "Name, the end of the URL",
+    "secret": "Secret of the sender (empty: a random one)",
+    "button": "Create the inlet",
+}
 
 
 def section(box: SecretBox) -> Section:
@@ -51,9 +57,14 @@ async def _show(visit: Visit) -> ASGIApp:
 
 async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     values = dict.fromkeys(("inlet", *_FIELDS), "") | visit.form.values
-    fields = _DECLARED.values()
     return visit.page(
-        "inlet_new", values=values, fields=fields, more=_MORE, path=_NEW, problem=problem
+        "inlet_new",
+        values=values,
+        fields=_DECLARED.values(),
+        more=_MORE,
+        path=_NEW,
+        problem=problem,
+        creates=_CREATES,
     )
 
 

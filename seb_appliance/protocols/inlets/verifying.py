@@ -123,6 +123,16 @@ HMAC_SCHEMES: Final[Mapping[str, _HmacScheme]] = {
 }
 
 
+STANDARD: Final = Verify(scheme="standard")
+
+
+def sign_standard(secrets: Sequence[str], name: str, at_s: int, body: bytes) -> list[bytes]:
+    """One signature of Standard Webhooks for each secret."""
+    scheme, content = HMAC_SCHEMES["standard"], b"%b.%d.%b" % (name.encode(), at_s, body)
+    digests = [hmac.digest(scheme.key_of(one), content, scheme.algorithm) for one in secrets]
+    return [b"v1," + base64.b64encode(digest) for digest in digests]
+
+
 def _hmac_scheme(verify: Verify) -> _HmacScheme:
     if verify.scheme != "hmac":
         return HMAC_SCHEMES[verify.scheme]

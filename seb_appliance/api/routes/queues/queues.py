@@ -6,6 +6,7 @@ reads, for a group pattern that matches the queue's name.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -140,6 +141,16 @@ def _samples(pattern: str) -> list[str]:
     return names
 
 
+def authorize_topics(ctx: RequestContext, patterns: Iterable[str]) -> None:
+    """For a queue that reads these. Raises ForbiddenError."""
+    queue = queue_of(ctx)
+    for operation in ("manage", "consume"):
+        for pattern in patterns:
+            for sample in _samples(pattern):
+                if not ctx.broker.may(ctx.call.key, operation, sample, queue):
+                    raise ctx.broker.access.no_grant(ctx.call.key, operation, pattern, queue)
+
+
 def _out(queue: Queue) -> QueueOut:
     return QueueOut(queue.name, queue.settings, format_time(queue.set_us))
 
@@ -216,11 +227,7 @@ async def get_queue(ctx: RequestContext) -> object:
 async def set_queue(ctx: RequestContext) -> object:
     queue, settings = queue_of(ctx), ctx.body
     assert isinstance(settings, QueueSettings)
-    for operation in ("manage", "consume"):
-        for pattern in settings.topics:
-            for sample in _samples(pattern):
-                if not ctx.broker.may(ctx.call.key, operation, sample, queue):
-                    raise ctx.broker.access.no_grant(ctx.call.key, operation, pattern, queue)
+    authorize_topics(ctx, settings.topics)
     if settings.dead_letter is not None:
         ctx.broker.authorize(ctx.call.key, "produce", settings.dead_letter)
     queues = ctx.broker.queues

@@ -9,7 +9,7 @@ from seb_appliance import limits
 from seb_appliance.broker.queues.deliveries import Place
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest
-from seb_appliance.errors import BadRequestError, QueueNotFoundError
+from seb_appliance.errors import BadRequestError, QueueNotFoundError, TopicNotFoundError
 from seb_appliance.formats.queues.queues import OffsetRange, QueueSettings
 from tests.support.fakes import settle
 from tests.unit.broker.queues.conftest import Work, values
@@ -186,6 +186,27 @@ async def test_a_changed_pattern_forgets_what_it_left_and_ends_all_leases(work: 
     await work.put("a", "b")
     assert values(await work.take()) == [b"a1", b"b1"]  # as if it had never read a
     assert [one.acked for one in (await work.view()).topics] == [0, 0]
+
+
+async def test_a_queue_begins_again_where_it_is_told_to_and_its_leases_end(work: Work):
+    async def restart(start: From, topic: str | None, queue: str = "q") -> dict[str, int]:
+        return await work.house.done(work.queues.restart(queue, start, topic))
+
+    await work.house.appended("t", b"a", b"b", b"c")
+    await work.house.appended("u", b"x")
+    await work.put("t", "u")
+    taken = await work.take(10)
+    (late,) = [one for one in taken if one.value == b"c"]
+    await work.ack(*[one for one in taken if one is not late])
+    assert await restart(From(last=2), "t") == {"t": 1}
+    assert await work.ack(late) == ["lease_ended"]
+    assert values(await work.take(10)) == [b"b", b"c"]
+    assert await restart(From(offset=99), None) == {"t": 3, "u": 1}
+    assert await work.take(10) == []
+    with pytest.raises(TopicNotFoundError):
+        await restart(From(earliest=True), "absent")
+    with pytest.raises(QueueNotFoundError):
+        await restart(From(earliest=True), None, "absent")
 
 
 async def test_a_queue_that_starts_at_the_latest_record_skips_what_is_there(work: Work):

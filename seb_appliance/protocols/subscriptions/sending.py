@@ -1,0 +1,196 @@
+"""One HTTP request to a receiver that nobody here trusts: where it goes, how long it may take, and
+how much of its answer is read.
+
+The name of a host is resolved once for each connection, each address is checked, and the connection
+goes to a checked address: what the name means a moment later does not matter (DNS rebinding). A
+redirect is an answer like any other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+import httptools
+
+from seb_appliance import limits
+from seb_appliance.protocols.subscriptions.addresses import Network, Target, is_permitted
+
+Resolve = Callable[[str, int], list[str]]
+_READ_BYTES: Final = 4 * limits.KIB
+_FINAL_STATUS_MIN: Final = 200  # what is lower comes before the answer
+_ANSWER_BYTES_MAX: Final = limits.PUSH_ANSWER_HEAD_BYTES_MAX + limits.PUSH_ANSWER_BODY_BYTES_MAX
+
+
+class DeliveryError(Exception):
+    """There was no answer. The text is for the owner of the subscription."""
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """The addresses of a host; it blocks. Raises OSError, UnicodeError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return [str(one[4][0]) for one in found]
+
+
+@dataclass
+class Answered:
+    """What came of an answer: enough to know its status. `body`: its beginning."""
+
+    status: int = 0
+    headers: dict[str, str] = field(default_factory=dict)
+    body: bytearray = field(default_factory=bytearray)
+    is_whole: bool = False
+
+
+class Sender:
+    """Sends requests for all subscriptions. `networks`: which may be sent to although they are not
+    public. `tls` makes the context, which reads files, once."""
+
+    def __init__(
+        self,
+        networks: Sequence[Network],
+        *,
+        resolve: Resolve = resolve,
+        tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
+    ) -> None:
+        self._networks = networks
+        self._resolve = resolve
+        self._tls = tls
+        self._context: asyncio.Future[ssl.SSLContext] | None = None
+        self._lookups: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+        # Its own threads: the resolver may block for long, and others wait for the usual ones.
+        self._threads = ThreadPoolExecutor(limits.PUSH_LOOKUPS_MAX, thread_name_prefix="resolve")
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def post(self, target: Target, head: bytes, body: bytes, timeout_s: float) -> Answered:
+        """`head`: the lines of all headers but Host and those of the connection. Raises
+        DeliveryError."""
+        lines = b"POST %b HTTP/1.1\r\nHost: %b\r\nConnection: close\r\nContent-Length: %d\r\n" % (
+            target.path.encode(), target.authority.encode(), len(body)
+        )  # fmt: skip
+        answered = Answered()
+        try:
+            async with asyncio.timeout(timeout_s):
+                reader, writer = await self._connect(target)
+                try:
+                    writer.writelines((lines, head, b"\r\n", body))
+                    await _read(reader, answered)
+                finally:
+                    writer.transport.abort()
+        except (OSError, httptools.HttpParserError) as error:  # TimeoutError is an OSError
+            if not answered.status:  # else it is known what the receiver says
+                raise DeliveryError(_reason(error, timeout_s)) from error
+        return answered
+
+    async def _connect(self, target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Raises DeliveryError, OSError."""
+        addresses = await self._addresses(target.host, target.port)
+        permitted = [one for one in addresses if is_permitted(one, self._networks)]
+        if not permitted:
+            raise DeliveryError(
+                f"{target.host} is at {', '.join(addresses[:3]) or 'no address'}, which is neither "
+                "public nor in push_networks"
+            )
+        context = await self._tls_context() if target.secure else None
+        failure: OSError | None = None
+        for address in permitted[: limits.PUSH_ADDRESSES_MAX]:
+            try:
+                async with asyncio.timeout(limits.PUSH_CONNECT_S):
+                    return await asyncio.open_connection(
+                        address,  # a number: nothing is resolved again
+                        target.port,
+                        limit=limits.PUSH_ANSWER_HEAD_BYTES_MAX,
+                        ssl=context,
+                        server_hostname=target.host if context is not None else None,
+                    )
+            except OSError as error:
+                failure = error
+        assert failure is not None
+        raise failure
+
+    async def _addresses(self, host: str, port: int) -> list[str]:
+        """All who ask for one name at one time wait for the same thread. Raises DeliveryError."""
+        found = self._lookups.get((host, port))
+        if found is None:
+            loop = asyncio.get_running_loop()
+            found = loop.run_in_executor(self._threads, self._resolve, host, port)
+            self._lookups[host, port] = found
+            found.add_done_callback(partial(self._looked_up, host, port))
+        try:
+            return list(dict.fromkeys(await asyncio.shield(found)))
+        except (OSError, UnicodeError) as error:
+            if isinstance(error, TimeoutError):
+                raise
+            raise DeliveryError(f"the name {host} cannot be resolved ({error})") from error
+
+    def _looked_up(self, host: str, port: int, found: asyncio.Future[list[str]]) -> None:
+        del self._lookups[host, port]
+        if not found.cancelled():
+            found.exception()  # whoever waits has it, too; perhaps nobody does any more
+
+    async def _tls_context(self) -> ssl.SSLContext:
+        if self._context is None:
+            loop = asyncio.get_running_loop()
+            self._context = loop.run_in_executor(self._threads, self._tls)
+        return await asyncio.shield(self._context)
+
+
+async def _read(reader: asyncio.StreamReader, answered: Answered) -> None:
+    """The answer, or as much of it as is looked at. The request may still be on its way. Raises
+    OSError, HttpParserError, DeliveryError."""
+    parts = _Parts(answered)
+    parts.parser = httptools.HttpResponseParser(parts)
+    size = 0
+    while not answered.is_whole:
+        data = await reader.read(_READ_BYTES)
+        if not data and not answered.status:
+            raise DeliveryError("the receiver closed the connection without an answer")
+        parts.parser.feed_data(data)
+        size += len(data)
+        if not answered.status and size > limits.PUSH_ANSWER_HEAD_BYTES_MAX:
+            raise DeliveryError("the headers of the answer are too long")
+        if not data or size > _ANSWER_BYTES_MAX:
+            return
+
+
+class _Parts:
+    """What the parser calls."""
+
+    parser: httptools.HttpResponseParser
+
+    def __init__(self, answered: Answered) -> None:
+        self._answered = answered
+        self._headers: dict[str, str] = {}
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+
+    def on_headers_complete(self) -> None:
+        status = self.parser.get_status_code()
+        if status >= _FINAL_STATUS_MIN:
+            self._answered.status, self._answered.headers = status, self._headers
+        self._headers = {}
+
+    def on_body(self, data: bytes) -> None:
+        self._answered.body += data
+
+    def on_message_complete(self) -> None:
+        self._answered.is_whole = self._answered.status > 0
+
+
+def _reason(error: Exception, timeout_s: float) -> str:
+    if isinstance(error, TimeoutError):
+        return f"no answer within {timeout_s:g} s"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not valid ({error.verify_message})"
+    if isinstance(error, httptools.HttpParserError):
+        return "the answer is not HTTP/1.1"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
