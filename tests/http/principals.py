@@ -58,6 +58,8 @@ _SEGMENT: Final = {"base_offset": 0, "last_offset": 0, "size_bytes": 1, "md5": "
 _GO_TOPIC: Final = "topic-name={topic}"
 _INLET: Final = {"topic": "{topic}", "verify": {"scheme": "github"}, "secrets": ["a secret"]}
 _PUSHED: Final = {"url": "http://127.0.0.1:9/"}
+_WAKE: Final = {"wake_id": "w", "generation": 1}
+_WAKES: Final = {"type": "pull-wake", "streams": ["{path}"], "wake_stream": "{path}/wakes"}
 _STREAMS: Final = {"streams": [{"stream": {}, "values": [["1", "x"]]}]}
 _SPLUNK: Final = (
     "pushSplunkEvents", "pushSplunkEvents2", "pushSplunkEvents3", "pushSplunkRaw", "pushSplunkRaw2"
@@ -105,6 +107,17 @@ ASKS: Final[dict[str, Ask]] = {
     "retryDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
     "rejectDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
     "extendDeliveries": Ask(need="consume", json={"deliveries": ["x"], "lease_ms": 1000}),
+    # subscriptions of streams: their workers show the token of a wake
+    "setStreamSubscription": Ask(need="admin", status=201, json=_WAKES),  # and consume, and produce
+    "getStreamSubscription": Ask(need="consume"),
+    "deleteStreamSubscription": Ask(need="admin", status=204),  # manage and consume
+    "linkStreams": Ask(need="admin", status=204, json={"streams": ["{path}"]}),
+    "unlinkStream": Ask(need="admin", status=204),
+    "claimWake": Ask(need="consume", status=409, json={"worker": "one"}),
+    "ackWake": Ask(need="secret", json={**_WAKE, "done": True}),
+    "ackWebhookWake": Ask(need="secret", json={**_WAKE, "done": True}),
+    "releaseWake": Ask(need="secret", json=_WAKE),
+    "getStreamSigningKeys": Ask(need="nothing"),
     # subscriptions to them; nothing is sent to an address that is not public
     "listSubscriptions": Ask(need="any key"),
     "setSubscription": Ask(need="admin", json={**_PUSHED, "topics": ["{topic}"]}),

@@ -41,6 +41,7 @@ NOT_THERE_AT_ALL = {"getInlet", "deleteInlet", "icebergTable", "icebergMetrics"}
 LEASES = {"takeLease", "releaseLease"}  # of a group that is not there are anybody's
 # `text/plain`: the Go broker's, metrics, and what the stream of these tests says of itself.
 NO_PAGES = ("application/json", "application/problem+json", "application/octet-stream",
+            "application/jwk-set+json",
             "text/plain", "text/javascript", "multipart/form-data", "application/vnd.")  # fmt: skip
 ABSENT = {
     "topic": "target.absent", "group": "target.absent", "queue": "target.absent",
@@ -179,6 +180,9 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         await seb.client.put(f"/v1/queues/{topic}", json=later)
         await seb.client.put(f"/v1/subscriptions/{topic}", json=nowhere)
         await seb.client.post(f"/v1/subscriptions/{topic}/pause")
+    if "{subscription}" in path and operation != "setStreamSubscription":
+        wakes = {"type": "pull-wake", "streams": [topic.replace(".", "/")], "wake_stream": "w"}
+        await seb.client.put(f"/v1/stream/__ds/subscriptions/{topic}", json=wakes)
     of_key = "{api_key_id}" in path
     return {
         "topic": topic,
@@ -188,6 +192,7 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         "api_key_id": (await make_key(seb, ("consume",)))["api_key_id"] if of_key else "",
         "generation": str(generation),
         "inlet": topic,
+        "subscription": topic,
         "table": topic,
         "namespace": "topics",
         "secret": "a-secret-in-a-path",

@@ -7,6 +7,7 @@ import time
 import pytest
 import pytest_asyncio
 
+from seb_appliance.protocols.subscriptions.running import Subscriptions
 from tests.support.appliance import running_appliance
 from tests.support.documented import check_documented
 from tests.support.receiver import OK, answer, receiving
@@ -176,9 +177,9 @@ async def test_no_more_bytes_are_on_their_way_than_there_may_be(seb, receiver, s
 
 async def test_only_the_latest_deliveries_are_kept(seb, receiver):
     await subscribe(seb, "kept-log", receiver.url)
-    found = seb.appliance.subscriptions.find("kept-log")
+    found = seb.appliance.beside[Subscriptions].find("kept-log")
     tested = (await seb.client.post("/v1/subscriptions/kept-log/test")).json()
-    worker = seb.appliance.subscriptions.worker(found)
+    worker = seb.appliance.beside[Subscriptions].worker(found)
     assert worker.log.maxlen == 1_000
     worker.log.extend([worker.log[0]] * 1_000)
     path = "/v1/subscriptions/kept-log/deliveries"

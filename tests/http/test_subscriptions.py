@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from standardwebhooks import Webhook
 
+from seb_appliance.protocols.subscriptions.running import Subscriptions
 from tests.support.appliance import running_appliance
 from tests.support.documented import check_documented
 from tests.support.receiver import OK, answer, receiving
@@ -94,7 +95,9 @@ async def test_a_receiver_may_ask_for_a_pause_that_counts_against_no_record(
         return [one["outcome"] for one in await log(seb, name)] == ["put_off"]
 
     await until(put_off)
-    worker = seb.appliance.subscriptions.worker(seb.appliance.subscriptions.find(name))
+    worker = seb.appliance.beside[Subscriptions].worker(
+        seb.appliance.beside[Subscriptions].find(name)
+    )
     rests_s = worker._rests_until_s - seb.appliance.clock.monotonic_s()
     assert 2900 < rests_s <= 3001
     await seb.client.post(f"/v1/subscriptions/{name}/resume")  # the owner knows better

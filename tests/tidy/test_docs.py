@@ -161,6 +161,7 @@ def metrics() -> set[str]:
         package / "ops/serve/status.py",
         package / "protocols/inlets/reporting.py",
         package / "protocols/subscriptions/running.py",
+        package / "protocols/durable_streams/delivering.py",
         package / "protocols/mqtt/listening.py",
         package / "protocols/syslog/listening.py",
     )

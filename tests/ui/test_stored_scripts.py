@@ -23,6 +23,7 @@ from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import http_server
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.protocols.subscriptions.delivering import Sent
+from seb_appliance.protocols.subscriptions.running import Subscriptions
 from seb_appliance.ui.options import CheckShown, Figure, Remark, UiOptions
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.lake import SET
@@ -195,7 +196,7 @@ async def fill(seb: RunningAppliance) -> str:
     pushed = {"topics": ["none"], "url": "http://127.0.0.1:9/?'", "secrets": ["whsec_AA", "AAAA"]}
     pushed |= {"description": script("subscription"), "headers": {"X-A": "'"}}
     assert (await client.put("/v1/subscriptions/shop", json=pushed)).status_code == 201
-    subscriptions = seb.appliance.subscriptions
+    subscriptions = seb.appliance.beside[Subscriptions]
     found = subscriptions.find("shop")
     assert found is not None
     worker = subscriptions.worker(found)

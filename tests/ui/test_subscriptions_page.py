@@ -8,6 +8,7 @@ import re
 import pytest
 from standardwebhooks import Webhook
 
+from seb_appliance.protocols.subscriptions.running import Subscriptions
 from tests.support.appliance import RunningAppliance
 from tests.support.receiver import answer, receiving
 from tests.ui.pages import Visitor
@@ -19,7 +20,7 @@ PAGE = "/ui/subscriptions/mails"
 async def test_a_subscription_is_made_tested_changed_replayed_and_deleted(
     seb: RunningAppliance, admin: Visitor
 ) -> None:
-    sender = seb.appliance.subscriptions._tools.sender
+    sender = seb.appliance.beside[Subscriptions]._tools.sender
     sender._networks = (ipaddress.ip_network("127.0.0.0/8"),)
     async with receiving() as receiver:
         assert "There is no subscription yet" in (await admin.get("/ui/subscriptions")).text

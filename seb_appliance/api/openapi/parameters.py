@@ -59,6 +59,7 @@ OF_PATH: Final[dict[str, Json]] = {
     "api_key_id": _parameter(
         "path", "api_key_id", "Id of the API key (not its secret).", {"type": "string"}, "k3m9x2ap"
     ),
+    "subscription": _parameter("path", "subscription", "Name of the subscription.", _NAME, "bots"),
     "inlet": _parameter("path", "inlet", "Name of the inlet.", _NAME, "github"),
     "secret": _parameter(
         "path", "secret", "A secret of the inlet, for the scheme `path`.", {"type": "string"}, None

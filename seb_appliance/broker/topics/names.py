@@ -11,6 +11,7 @@ from seb_appliance import limits
 from seb_appliance.errors import BadNameError, BadParameterError
 
 _WORD: Final = re.compile(r"[A-Za-z0-9_-]+")
+_MANY_WORDS: Final = 65  # more than a pattern of a grant can spell out
 _RULE: Final = (
     f"Letters, digits, _ and -, words joined by dots, at most {limits.NAME_LENGTH_MAX} characters."
 )
@@ -46,6 +47,17 @@ def check_pattern(pattern: str) -> str:
             f"words) joined by dots, at most {limits.NAME_LENGTH_MAX} characters"
         )
     return pattern
+
+
+def samples_of(pattern: str) -> list[str]:
+    """Names that stand for all that the pattern matches: only another wildcard matches `-`."""
+    names = []
+    for count in (1, _MANY_WORDS):
+        words: list[str] = []
+        for word in pattern.split("."):
+            words += ["-"] * (count if word == "**" else 1) if "*" in word else [word]
+        names.append(".".join(words))
+    return names
 
 
 class Patterns:

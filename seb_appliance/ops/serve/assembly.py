@@ -39,8 +39,7 @@ from seb_appliance.ops.jobs.sql.process import SqlProcess
 from seb_appliance.ops.jobs.standby_job import StandbyKeeper
 from seb_appliance.ops.jobs.tidier_job import TidierKeeper
 from seb_appliance.ops.jobs.tidier_process import ChildRewriter
-from seb_appliance.protocols.subscriptions.running import Subscriptions
-from seb_appliance.protocols.subscriptions.sending import Sender
+from seb_appliance.ops.serve.protocols import Beside, beside
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
@@ -128,7 +127,7 @@ class Appliance:
     cost: CostKeeper
     key_index: SqliteKeyIndex
     broker: Broker
-    subscriptions: Subscriptions
+    beside: dict[type, Beside]  # what protocols run beside the API
     traces: OtelTraces | None = None
     opened_s: float  # on the monotonic clock
     standby: StandbyKeeper | None = None  # set while it follows another appliance
@@ -227,13 +226,7 @@ class Appliance:
             database, self.follower, bucket, self._schedule(), settings.data / "snapshot.new"
         )
         await self._start_broker(await self.follower.load())
-        self.subscriptions = Subscriptions(
-            self.broker,
-            self.secret_box,
-            Sender(settings.push_receivers),
-            journal.bucket_id,
-            os.urandom,
-        )
+        self.beside = beside(self.broker, self.secret_box, settings, journal)
         if settings.address.kind == "memory":  # no other process can read it
             rewriter: Rewriter = ObjectRewriter(
                 self._retrying("tidier"), journal.mode, settings.data
@@ -341,7 +334,8 @@ class Appliance:
         else:
             running = self.broker.start()
             await ensure_admin_key(self.broker, self.settings.data)
-            self.subscriptions.start(self.supervisor)
+            for one in self.beside.values():
+                one.start(self.supervisor)
         self.history.start(self.supervisor)
         self.cost.start(self.supervisor)
         self.loop_probe.start(self.supervisor)
@@ -362,7 +356,7 @@ class Appliance:
         let us, within the grace time."""
         grace_s = self.settings.shutdown_grace_ms / 1000
         give_up_s = self.clock.monotonic_s() + grace_s
-        await self.subscriptions.stop()
+        await self._stop_beside()
         self.broker.stop_accepting()
         if self.standby is not None:
             return True  # there is nothing of its own
@@ -379,11 +373,14 @@ class Appliance:
             self.snapshots.failure = f"no snapshot could be made within {left_s:.0f} s"
         return True
 
+    async def _stop_beside(self) -> None:
+        await asyncio.gather(*(one.stop() for one in self.beside.values()))
+
     async def close(self) -> None:
         """End everything, whatever state it is in. What was not drained fails as "unknown"."""
         if self.standby is not None:
             await self.standby.close()
-        await self.subscriptions.stop()
+        await self._stop_beside()
         await self.history.close()
         await self.checks.close()
         await self.tidier.close()

@@ -29,7 +29,6 @@ from seb_appliance.ops.serve.ui_facts import (
     effects_of,
     setting_rows,
 )
-from seb_appliance.protocols.subscriptions.running import Subscriptions
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
 
@@ -80,7 +79,7 @@ def api_options(appliance: Appliance) -> ApiOptions:
         streams_open=settings.durable_streams_open,
         table_store=table_store(settings),
         table_reader_key=settings.table_reader,
-        beside={Subscriptions: appliance.subscriptions},
+        beside=appliance.beside,
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import functools
+import os
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 from typing import Protocol as TypingProtocol
 
@@ -11,10 +12,13 @@ from seb_appliance.api.encoding.formats import register
 from seb_appliance.api.encoding.problems import answer_exception
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.server.app import Protocol, openapi
-from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.server.options import ApiOptions, SecretBox
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.ports import Journal
+from seb_appliance.ops.host.ed25519 import Ed25519
 from seb_appliance.protocols import arrow, cloud_events
-from seb_appliance.protocols.durable_streams import reading, writing
+from seb_appliance.protocols.durable_streams import reading, subscribing, writing
+from seb_appliance.protocols.durable_streams.delivering import StreamSubscriptions
 from seb_appliance.protocols.durable_streams.wire import PREFIX, answer_error
 from seb_appliance.protocols.go import routes as go
 from seb_appliance.protocols.iceberg import catalog as iceberg
@@ -27,11 +31,44 @@ from seb_appliance.protocols.push import confluent, loki, otlp, splunk
 from seb_appliance.protocols.subscriptions import managing as subscriptions
 from seb_appliance.protocols.subscriptions import page as subscription_page
 from seb_appliance.protocols.subscriptions.running import Subscriptions
+from seb_appliance.protocols.subscriptions.sending import Sender
 from seb_appliance.settings import Settings
+from seb_appliance.tasks import Supervisor
 from seb_appliance.ui.app import Section
 
 register(*cloud_events.FORMATS, *arrow.FORMATS)
 _PUSHES: Final = (otlp.OTLP, loki.LOKI, splunk.EVENTS, splunk.RAW, confluent.CONFLUENT)
+
+
+class Beside(TypingProtocol):
+    """What a protocol runs beside the API, at an appliance that writes. `stop` may be called twice,
+    and without `start`."""
+
+    def start(self, supervisor: Supervisor) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    def samples(self) -> Iterator[Sample]: ...
+
+
+def beside(
+    broker: Broker, box: SecretBox, settings: Settings, journal: Journal
+) -> dict[type, Beside]:
+    """All of it, by class."""
+    made: list[Beside] = [
+        Subscriptions(broker, box, Sender(settings.push_receivers), journal.bucket_id, os.urandom),
+        StreamSubscriptions(
+            broker,
+            box,
+            Sender(settings.push_receivers),
+            journal.position.seq,
+            os.urandom,
+            Ed25519,
+        ),
+    ]
+    return {type(one): one for one in made}
+
+
 PROTOCOLS: Final = (
     Protocol(
         routes=inlets.ROUTES,
@@ -48,8 +85,9 @@ PROTOCOLS: Final = (
     *map(deliveries, _PUSHES),
     Protocol(routes=go.ROUTES, answer_error=go.answer_in_text, plain=go.GoPlain()),
     Protocol(
-        routes=[*writing.ROUTES, *reading.ROUTES],
+        routes=[*subscribing.ROUTES, *writing.ROUTES, *reading.ROUTES],
         answer_error=answer_error,
+        samples=lambda _broker, options: options.beside[StreamSubscriptions].samples(),
         plain=writing.StreamPlain(),
         path_prefix=PREFIX,
     ),
@@ -140,7 +178,7 @@ def _mqtt(settings: Settings, broker: Broker) -> Port | None:
     return Mqtt(broker, (settings.host, settings.mqtt_port), settings.mqtt_topic, tls=tls)
 
 
-@functools.cache
+@cache
 def openapi_json() -> bytes:
     """The OpenAPI document of the API with these protocols."""
     return openapi(PROTOCOLS)

@@ -65,6 +65,7 @@ from seb_appliance.errors import (
 )
 
 PREFIX: Final = b"/v1/stream/"
+RESERVED: Final = "__ds"  # the first part of paths that are no streams
 _ESCAPE: Final = re.compile(rb"%([0-9A-Fa-f]{2})")
 _PART: Final = re.compile(r"[A-Za-z0-9._~:@!$&'()*+,;=-]+")
 _FOREIGN: Final = re.compile(r"[^A-Za-z0-9_-]|_(?=[0-9A-F]{2})")
@@ -81,6 +82,8 @@ def topic_of(raw_path: bytes) -> str:
             f"{limits.STREAM_PATH_CHARACTERS_MAX} characters."
         )
     words = [_word(part) for part in given.split(b"/")]
+    if words[0] == RESERVED:
+        raise BadNameError(f"Paths that begin with {RESERVED} are the protocol's own.")
     return check_topic_name(".".join(words))
 
 

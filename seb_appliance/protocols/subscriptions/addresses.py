@@ -35,11 +35,26 @@ _SPECIAL: Final = tuple(
 
 def is_permitted(text: str, networks: Sequence[Network]) -> bool:
     """Whether a request may go to this address. `networks`: those of `push_networks`."""
+    address = _address(text)
+    return address is not None and (_is_in(address, networks) or _is_public(address))
+
+
+def is_listed(text: str, networks: Sequence[Network]) -> bool:
+    """Whether it is an address in one of these networks."""
+    address = _address(text)
+    return address is not None and _is_in(address, networks)
+
+
+def is_address(text: str) -> bool:
+    """Whether it is no name."""
+    return _address(text) is not None
+
+
+def _address(text: str) -> Address | None:
     try:
-        address = _meant(ipaddress.ip_address(text))
+        return _meant(ipaddress.ip_address(text))
     except ValueError:
-        return False
-    return _is_in(address, networks) or _is_public(address)
+        return None
 
 
 def _meant(address: Address) -> Address:

@@ -20,7 +20,13 @@ from typing import Final
 import httptools
 
 from seb_appliance import limits
-from seb_appliance.protocols.subscriptions.addresses import Network, Target, is_permitted
+from seb_appliance.protocols.subscriptions.addresses import (
+    Network,
+    Target,
+    is_address,
+    is_listed,
+    is_permitted,
+)
 
 Resolve = Callable[[str, int], list[str]]
 _READ_BYTES: Final = 4 * limits.KIB
@@ -69,6 +75,14 @@ class Sender:
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def is_listed(self, host: str) -> bool:
+        """Whether the host is an address that `push_networks` names."""
+        return is_listed(host, self._networks)
+
+    def is_forbidden(self, host: str) -> bool:
+        """Whether the host is an address that nothing may be sent to."""
+        return is_address(host) and not is_permitted(host, self._networks)
 
     async def post(self, target: Target, head: bytes, body: bytes, timeout_s: float) -> Answered:
         """`head`: the lines of all headers but Host and those of the connection. Raises

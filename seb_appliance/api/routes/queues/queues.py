@@ -23,10 +23,9 @@ from seb_appliance.api.routes.route import (
 from seb_appliance.broker.queues.admission import no_such_queue
 from seb_appliance.broker.queues.progress import Queue
 from seb_appliance.broker.queues.work_queues import QueueView
+from seb_appliance.broker.topics.names import samples_of
 from seb_appliance.errors import BadNameError, QueueNotFoundError
 from seb_appliance.formats.queues.queues import QueueSettings
-
-_MANY_WORDS: Final = 65  # more than a pattern of a grant can spell out
 
 
 class QueueOut(msgspec.Struct):
@@ -130,23 +129,12 @@ def _sees(ctx: RequestContext, queue: str, topics: list[str]) -> bool:
     return any(may_use(ctx, operation, queue, topics) for operation in ("consume", "manage"))
 
 
-def _samples(pattern: str) -> list[str]:
-    """Names that stand for all that the pattern matches: only another wildcard matches `-`."""
-    names = []
-    for count in (1, _MANY_WORDS):
-        words: list[str] = []
-        for word in pattern.split("."):
-            words += ["-"] * (count if word == "**" else 1) if "*" in word else [word]
-        names.append(".".join(words))
-    return names
-
-
 def authorize_topics(ctx: RequestContext, patterns: Iterable[str]) -> None:
     """For a queue that reads these. Raises ForbiddenError."""
     queue = queue_of(ctx)
     for operation in ("manage", "consume"):
         for pattern in patterns:
-            for sample in _samples(pattern):
+            for sample in samples_of(pattern):
                 if not ctx.broker.may(ctx.call.key, operation, sample, queue):
                     raise ctx.broker.access.no_grant(ctx.call.key, operation, pattern, queue)
 
