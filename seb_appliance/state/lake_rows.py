@@ -43,8 +43,9 @@ def project(tables: Tables, event: TableEvent, created_us: int) -> None:
             tables.delete("lake_files", **key)
             tables.delete("lake_tables", **key)
             return
-    tables.delete("lake_tables", **key)
-    tables.insert("lake_tables", [(event.table_id, _encode(table.head))])
+    # An update keeps the row's id: `load` tells by it which of two tables was made first.
+    if not tables.update("lake_tables", key, head=_encode(table.head)):
+        tables.insert("lake_tables", [(event.table_id, _encode(table.head))])
 
 
 def _commit(tables: Tables, table: LakeTable, event: TableCommitted, created_us: int) -> LakeTable:
@@ -71,4 +72,4 @@ def load(connection: sqlite3.Connection) -> list[LakeTable]:
     tables = {table_id: LakeTable(_head(head)) for table_id, head in heads}
     for table_id, name, body in connection.execute("SELECT table_id, name, file FROM lake_files"):
         tables[table_id].files[name] = _file(body)
-    return sorted(tables.values(), key=lambda table: (table.head.made_ms, table.head.table_id))
+    return sorted(tables.values(), key=lambda table: table.head.made_ms)

@@ -80,6 +80,7 @@ class TableKills:
         """The topic gets another table at once."""
         seb = self._arena.start("local", *EAGER)
         await seb.ready(_WITHIN_S)
+        await self._send(seb)  # it may be the first kill
         table = await self._settled(seb)
         await asked(seb, "PATCH", f"/v1/topics/{TOPIC}", {"table": "none"})
         await asked(seb, "DELETE", f"/v1/tables/{table['table_id']}")

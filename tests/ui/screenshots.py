@@ -1,4 +1,5 @@
 """`make screenshots`: the pictures of docs/, of an appliance with traffic, in a real browser.
+`python -m tests.ui.screenshots NAME…` keeps only those.
 
 Takes about two minutes: the charts want samples. What is shown is real; nothing is drawn over.
 """
@@ -27,6 +28,11 @@ BYTES_MAX = 120_000
 TRAFFIC_S = 90
 WIDE, NARROW = {"width": 1200, "height": 800}, {"width": 400, "height": 800}
 JSON, NDJSON = "application/json", "application/x-ndjson"
+TABLE = {
+    "table": "iceberg,delta",
+    "table_lag_ms": 10_000,
+    "table_columns": "id:string, sku:string, count:long, amount:double=$.price.amount, _rest",
+}
 # Topic, and how many records a second.
 TOPICS = {
     "orders.eu": 12,
@@ -95,7 +101,9 @@ def furnish(seb: Serving) -> None:
         )
     traffic = Traffic(seb)
     for topic in TOPICS:
-        settings = {"key_index": "history"} if topic == "stock" else {"retention_ms": 604_800_000}
+        settings: dict[str, object] = {"retention_ms": 604_800_000}
+        settings = {"key_index": "history"} if topic == "stock" else settings
+        settings = settings | TABLE if topic == "orders.eu" else settings
         traffic.ask("PUT", f"/v1/topics/{topic}", settings)
     for name, operation, topics in (
         ("shop", "produce", "orders.*"),
@@ -114,6 +122,8 @@ def take(page: Page, path: str, name: str) -> None:
     if path:
         page.goto(path)
     IMAGES.mkdir(exist_ok=True)
+    if len(sys.argv) > 1 and name not in sys.argv:
+        return
     png = smaller(page.screenshot())
     assert len(png) <= BYTES_MAX, (name, len(png))
     Path(IMAGES, f"{name}.png").write_bytes(png)
@@ -126,6 +136,10 @@ def picture(page: Page) -> None:
     take(page, "/ui/topics/orders.eu/records?start=end", "records")
     take(page, "/ui/topics/stock/key?key=c2t1LTE", "record-key")
     take(page, "/ui/groups/lake", "group")
+    page.goto("/ui/tables/orders.eu")
+    page.get_by_role("button", name="Run", exact=True).click()
+    expect(page.get_by_text("sku-", exact=False).first).to_be_visible(timeout=60_000)
+    take(page, "", "table")
     page.goto("/ui/api-keys/new")
     page.get_by_label("Name", exact=True).fill("dashboards")
     page.get_by_label("Operation 1").select_option("consume")

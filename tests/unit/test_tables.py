@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.lake.names import HINT, metadata_name
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ObjectExistsError
+from seb_appliance.errors import ObjectExistsError, OutcomeUnknownError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.jobs.lake.work import TableWork
 from seb_appliance.storage.journal.retry import RetryingStore
@@ -25,6 +27,7 @@ from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.plain_tables import PLAIN, rows_of
 
 TOPIC = "/v1/topics/orders"
+ADMIN = Actor("user:admin", "192.0.2.9")
 
 
 class Ground:
@@ -60,6 +63,15 @@ class Ground:
     async def commit(self, *values: str) -> None:
         await self.send(*values)
         await self.settle()
+
+    async def repair(self) -> int:
+        """The status of the answer."""
+        async with asyncio.TaskGroup() as group:
+            asked = group.create_task(self.seb.client.post("/v1/tables/orders/repair"))
+            while not asked.done():
+                await asyncio.sleep(0)
+                await self.seb.appliance.tables.step()
+        return asked.result().status_code
 
     async def show(self, name: str = "orders") -> dict[str, Any]:
         answer = await self.seb.client.get(f"/v1/tables/{name}")
@@ -205,7 +217,7 @@ async def test_metadata_of_someone_else_stops_the_table_until_it_is_repaired(tmp
         assert (found["state"], found["foreign"]) == ("foreign", theirs)
         await here.commit("c")
         assert (await here.show())["lag_records"] == 1
-        assert (await here.seb.client.post("/v1/tables/orders/repair")).status_code == 200
+        assert await here.repair() == 200
         await here.settle()
         assert (await here.show())["state"] == "live"
         assert [value for _, value in await here.rows()] == ["a", "b", "c"]
@@ -248,7 +260,7 @@ async def test_metadata_of_a_later_commit_is_no_stray_that_a_repair_would_lose(t
         here.seb.appliance.broker.table_commits.has_strays = True
         await here.settle()
         await here.commit("b")
-        await here.seb.client.post("/v1/tables/orders/repair")
+        await here.repair()
         await here.settle()
         while await here.seb.appliance.tidier.step():
             pass
@@ -273,14 +285,65 @@ async def test_retention_does_not_wait_for_a_paused_table_for_ever(tmp_path: Pat
         assert commits.hold(topic) is None
 
 
-async def test_a_repair_that_is_asked_for_during_a_printing_is_not_forgotten(tmp_path: Path):
+async def repair_without_a_keeper(commits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("seb_appliance.broker.lake.commits._REPAIRED_WITHIN_S", 0.0)
+        with pytest.raises(OutcomeUnknownError, match="ask again"):
+            await commits.repair("orders", ADMIN)
+
+
+async def test_a_repair_that_is_not_done_is_not_told_as_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Nothing but this process knows of it: a kill before the printing would forget it."""
+    async with ground(tmp_path) as here:
+        await here.make()
+        await here.commit("a")
+        await repair_without_a_keeper(here.seb.appliance.broker.table_commits, monkeypatch)
+        assert await here.repair() == 200
+
+
+@pytest.mark.parametrize("name", [HINT, "metadata/snap-{}.avro", "metadata/v{}.metadata.json"])
+async def test_the_hourly_look_prints_again_what_is_gone(tmp_path: Path, name: str):
+    async with ground(tmp_path) as here:
+        await here.make()
+        await here.commit("a")
+        head = here.seb.appliance.broker.tables.all()[0].head
+        key = head.key_of(name.format(head.number))
+        body = await here.store.get(key)
+        await here.store.delete(key)
+        await look_after_an_hour(here)
+        assert await here.store.get(key) == body
+
+
+async def test_the_hourly_look_finds_metadata_that_someone_replaced(tmp_path: Path):
+    async with ground(tmp_path) as here:
+        await here.make()
+        await here.commit("a")
+        head = here.seb.appliance.broker.tables.all()[0].head
+        await here.store.put(head.key_of(metadata_name(head.number)), b"{}")
+        before = here.seb.appliance.store.counts.requests()
+        await look_after_an_hour(here)
+        assert (await here.show())["state"] == "foreign"
+        assert here.seb.appliance.store.counts.requests() - before < 12
+
+
+async def look_after_an_hour(here: Ground) -> None:
+    table_id = here.seb.appliance.broker.tables.all()[0].head.table_id
+    here.seb.appliance.broker.table_commits.notes(table_id).looked_s = float("-inf")
+    await here.settle()
+
+
+async def test_a_repair_that_is_asked_for_during_a_printing_is_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     async with ground(tmp_path) as here:
         await here.make()
         await here.commit("a")
         commits = here.seb.appliance.broker.table_commits
         head = commits.find("orders").head
         job = commits.print_job(commits.find("orders"))
-        await here.seb.client.post("/v1/tables/orders/repair")
+        await repair_without_a_keeper(commits, monkeypatch)
         commits.printed(job, head.key_of(metadata_name(head.number)))
         assert (await here.show())["state"] == "live"
         assert commits.next_print(lambda _: False).repair

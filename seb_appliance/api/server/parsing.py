@@ -12,14 +12,13 @@ import os
 import pickle
 import struct
 import sys
-from asyncio.subprocess import Process
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.errors import OverloadedError, RequestTooLargeError
-from seb_appliance.tasks import start_child
+from seb_appliance.tasks import Child
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -33,8 +32,8 @@ class Parser:
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         """`environment`: the variables of the child processes; None: those of this one."""
-        self._short = _Child(environment)
-        self._long = _Child(environment)
+        self._short = _Reader(environment)
+        self._long = _Reader(environment)
         self.parsed = 0
 
     @property
@@ -82,14 +81,14 @@ class Parser:
         await self._long.end()
 
 
-class _Child:
+class _Reader:
     """One child process. It reads one body at a time; the API keys that have bodies waiting take
     turns."""
 
     def __init__(self, environment: Mapping[str, str] | None) -> None:
         self.restarts = 0
         self._environment = environment
-        self._child: Process | None = None
+        self._child: Child | None = None
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._serving: str | None = None  # whose turn it is
 
@@ -117,9 +116,7 @@ class _Child:
 
     async def _ask(self, what: object, body: bytes) -> tuple[bool, Any]:
         if self._child is None:
-            self._child = await start_child(__name__, self._environment)
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
+            self._child = await Child.start(__name__, self._environment)
         pickled = pickle.dumps(what)
         self._child.stdin.write(_FRAME.pack(len(pickled), len(body)) + pickled)
         for at in range(0, len(body), _WRITTEN_BYTES):
@@ -134,10 +131,7 @@ class _Child:
         child, self._child = self._child, None
         if child is not None:
             self.restarts += 1
-            assert child.stdin is not None
-            child.stdin.close()
-            if child.returncode is None:
-                child.kill()
+            child.kill()
             await child.wait()
 
     async def _turn(self, owner: str) -> None:

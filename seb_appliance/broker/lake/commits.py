@@ -42,6 +42,7 @@ from seb_appliance.broker.upkeep.rewrite_jobs import SectionPlace
 from seb_appliance.errors import (
     BadRequestError,
     NotFoundError,
+    OutcomeUnknownError,
     OverloadedError,
     TopicNotFoundError,
 )
@@ -56,6 +57,7 @@ from seb_appliance.tasks import in_slices
 Rests = Callable[[str], bool]
 
 _PRINTED_WITHIN_S: Final = 5.0  # for which an operator waits
+_REPAIRED_WITHIN_S: Final = 15.0
 _ROWS_AT_ONCE: Final = 500  # of the index, in one slice
 
 
@@ -424,9 +426,7 @@ class TableCommits:
                 raise Refusal(unprinted, None)
             return replace(head.definition, paused=paused)
 
-        until_s = self._clock.monotonic_s() + _PRINTED_WITHIN_S
-        while not self._is_published(self.find(name).head) and self._clock.monotonic_s() < until_s:
-            await self._clock.sleep(0.05)
+        await self._wait(_PRINTED_WITHIN_S, lambda: self._is_published(self.find(name).head))
         await self._operate(name, by, "table_paused" if paused else "table_resumed", event_of)
         return True
 
@@ -445,11 +445,24 @@ class TableCommits:
         self.has_strays = True
 
     async def repair(self, name: str, by: Actor) -> None:
-        """Replace metadata that someone else wrote. Raises NotFoundError."""
+        """Replace metadata that someone else wrote; returns once that is done. Raises
+        NotFoundError, OutcomeUnknownError."""
         table_id = self.find(name).head.table_id
         await self._operate(name, by, "table_repaired", lambda _: None)
         self._repairs.add(table_id)
         self.foreign.pop(table_id, None)
+        if not await self._wait(_REPAIRED_WITHIN_S, lambda: table_id not in self._repairs):
+            # Only this process knows of it: the bucket does not tell once it has ended.
+            raise OutcomeUnknownError(
+                "The metadata is not replaced yet. It will be, unless the appliance ends before; "
+                "ask again, a repair can be repeated."
+            )
+
+    async def _wait(self, within_s: float, is_so: Callable[[], bool]) -> bool:
+        until_s = self._clock.monotonic_s() + within_s
+        while not is_so() and self._clock.monotonic_s() < until_s:
+            await self._clock.sleep(0.05)
+        return is_so()
 
     async def _operate(
         self, name: str, by: Actor, action: str, event_of: Callable[[TableHead], TableEvent | None]

@@ -171,7 +171,7 @@ def repair(client: HttpClient, name: str, yes: bool) -> Result:
         found = client.ask("GET", "tables", name)
         tell(_outline(found))
         ask("Discard what others committed to it?")
-    return _change(client, name, "repair", "The next commit replaces it.")
+    return _change(client, name, "repair", "")
 
 
 @tables.command()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from asyncio.subprocess import Process
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from seb_appliance.clock import Clock
 from seb_appliance.ops.jobs.job_process import frame, read_frame
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
-from seb_appliance.tasks import start_child
+from seb_appliance.tasks import Child
 from seb_appliance.ui.options import CheckKind
 
 
@@ -104,7 +103,7 @@ class CheckKeeper:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _asked(self, ask: Ask) -> CheckResult:
-        child = await start_child(
+        child = await Child.start(
             "seb_appliance.ops.jobs.check_child", environment_without_settings()
         )
         try:
@@ -117,9 +116,7 @@ class CheckKeeper:
         finally:
             await child.wait()
 
-    async def _answer(self, child: Process, ask: Ask) -> CheckResult:
-        assert child.stdin is not None
-        assert child.stdout is not None
+    async def _answer(self, child: Child, ask: Ask) -> CheckResult:
         child.stdin.write(frame(ask))
         await child.stdin.drain()
         while True:

@@ -10,7 +10,6 @@ import asyncio
 import os
 import struct
 import sys
-from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -23,7 +22,7 @@ from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.stores.counted import CountedStore
-from seb_appliance.tasks import start_child
+from seb_appliance.tasks import Child
 
 LENGTH: Final = struct.Struct("<I")
 _T = TypeVar("_T")
@@ -50,13 +49,13 @@ class JobProcess:
         self._what = what
         self._hello = hello
         self._environment = environment or {}
-        self._child: Process | None = None
+        self._child: Child | None = None
 
     @property
     def pid(self) -> int | None:
         """Of the child; None while there is none."""
-        running = self._child is not None and self._child.returncode is None
-        return self._child.pid if self._child is not None and running else None
+        child = self._child
+        return child.pid if child is not None and child.is_running else None
 
     async def ask(self, job: object, answer: type[_T]) -> _T:
         """Raises StoreUncertainError if the child ended in the middle."""
@@ -71,22 +70,18 @@ class JobProcess:
     async def close(self) -> None:
         """End the child, which ends by itself when its pipe is closed."""
         child, self._child = self._child, None
-        if child is None:
-            return
-        assert child.stdin is not None
-        child.stdin.close()
-        await child.wait()
+        if child is not None:
+            child.stdin.close()
+            await child.wait()
 
     async def _asked(self, job: object, answer: type[_T]) -> _T:
         if self.pid is None:
             # It is told the settings through the pipe.
             environment = {**environment_without_settings(), **self._environment}
-            self._child = await start_child(self._module, environment)
-            self._child.stdin.write(frame(self._hello))  # type: ignore[union-attr]
+            self._child = await Child.start(self._module, environment)
+            self._child.stdin.write(frame(self._hello))
         child = self._child
         assert child is not None
-        assert child.stdin is not None
-        assert child.stdout is not None
         child.stdin.write(frame(job))
         await child.stdin.drain()
         return await read_frame(child.stdout, answer)

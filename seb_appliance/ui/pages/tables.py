@@ -148,7 +148,7 @@ async def resume(visit: Visit, table: str) -> ASGIApp:
 @routes.post("/tables/{table:str}/repair", again=show_one)
 async def repair(visit: Visit, table: str) -> ASGIApp:
     await visit.broker.table_commits.repair(table, visit.actor)
-    return visit.see_other(f"{_PATH}/{table}", "The metadata is being replaced.")
+    return visit.see_other(f"{_PATH}/{table}", "The metadata is replaced.")
 
 
 @routes.post("/tables/{table:str}/drop", {"name"}, again=show_one)

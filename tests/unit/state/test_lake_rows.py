@@ -67,3 +67,22 @@ def test_a_table_is_there_after_the_file_was_closed(tmp_path: Path):
         connection.execute("COMMIT")
     with closing(schema.connect(path)) as connection:
         assert lake_rows.load(connection) == [story.table]
+
+
+def test_tables_of_one_moment_keep_their_order_after_a_snapshot(tmp_path: Path):
+    """Of two with the same name in the catalog, the older one has it."""
+    path, copy = tmp_path / "state.sqlite", tmp_path / "copy.sqlite"
+    schema.make(path)
+    first, second = SET, replace(SET, table_id="0000000000000000", topic_id=8)
+    changed = replace(first, paused=True)
+    memory = LakeTables([])
+    with closing(schema.connect(path)) as connection:
+        connection.execute("BEGIN")
+        rows = Tables(connection)
+        for event in (first, second, changed):
+            memory.apply(event, 1_000)
+            lake_rows.project(rows, event, 1_000)
+        connection.execute("COMMIT")
+        connection.execute("VACUUM INTO ?", (str(copy),))
+    with closing(schema.connect(copy)) as connection:
+        assert lake_rows.load(connection) == memory.all()

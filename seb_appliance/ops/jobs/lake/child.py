@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from seb_appliance.broker.lake.jobs import PrintJob, WriteJob
+from seb_appliance.broker.lake.jobs import WriteJob
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError, SebError
 from seb_appliance.failpoints import Failpoints
@@ -20,7 +20,7 @@ from seb_appliance.lake.table_formats import FORMATS
 from seb_appliance.ops.host.runtime import keep_freed_memory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.jobs.job_process import Hello, first_frame, requests_of, serve
-from seb_appliance.ops.jobs.lake.process import TableAnswer
+from seb_appliance.ops.jobs.lake.process import FilesAhead, GatheredFiles, TableAnswer, TableJob
 from seb_appliance.ops.jobs.lake.work import TableWork
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.disk_cache import EntriesOnDisk
@@ -42,13 +42,20 @@ async def _serve() -> None:
     reads = store if hello.cache is None else EntriesOnDisk(store, hello.cache)
     retrying = RetryingStore(reads, SystemClock(), random.random, give_up_after_s=PATIENCE_S)
     work = TableWork(retrying, hello.mode, FORMATS, Failpoints(hello.settings.fail))
-    await serve(reader, WriteJob | PrintJob, partial(_answer, work, store))  # type: ignore[arg-type]
+    answer = partial(_answer, work, store, GatheredFiles())
+    await serve(reader, FilesAhead | TableJob, answer)  # type: ignore[arg-type]
 
 
-async def _answer(work: TableWork, store: CountedStore, job: WriteJob | PrintJob) -> TableAnswer:
+async def _answer(
+    work: TableWork, store: CountedStore, files: GatheredFiles, asked: FilesAhead | TableJob
+) -> TableAnswer:
+    if isinstance(asked, FilesAhead):
+        files.add(asked)
+        return TableAnswer()
     before, received = requests_of(store), store.counts.bytes_received
     answer = TableAnswer()
     try:
+        job = files.whole(asked)
         answer.made = await (work.write(job) if isinstance(job, WriteJob) else work.print(job))
     except CorruptObjectError as error:
         answer = TableAnswer(failure=error.detail, is_damage=True)

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from seb_appliance.broker.lake.jobs import Printed, PrintJob, WriteJob, Written
+from seb_appliance.broker.lake.table import LakeFile
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked
 from seb_appliance.errors import CorruptObjectError, StoreUncertainError
 from seb_appliance.ops.jobs.job_process import Hello, JobProcess
@@ -17,7 +19,45 @@ from seb_appliance.storage.layout import Mode
 # Arrow's own pool keeps what it has freed: 300 MB instead of 210 for a file of 64 MiB.
 _ENVIRONMENT: Final = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
 
+_FILES_AT_ONCE: Final = 1_000  # 0.6 ms of the event loop
+_FILES: Final = ("listed", "living", "touched")  # of jobs
+
 _T = TypeVar("_T", Written, Printed)
+
+
+class FilesAhead(msgspec.Struct, tag=True):
+    """Files of the next job: a part of its member `of`, from index `at` on. A job with 20,000 files
+    in one piece would hold the event loop for 11 ms."""
+
+    of: str
+    at: int
+    files: tuple[LakeFile, ...]
+
+
+class TableJob(msgspec.Struct, tag=True):
+    """`ahead`: by member, how many files of the job were sent before."""
+
+    job: WriteJob | PrintJob
+    ahead: dict[str, int]
+
+
+class GatheredFiles:
+    """In the child: the files that came ahead of a job."""
+
+    def __init__(self) -> None:
+        self._files: dict[str, list[LakeFile]] = {}
+
+    def add(self, part: FilesAhead) -> None:
+        files = self._files.setdefault(part.of, [])
+        del files[part.at :]  # of a job that was given up
+        files += part.files
+
+    def whole(self, asked: TableJob) -> WriteJob | PrintJob:
+        """Raises StoreUncertainError if some were sent to a process that has died since."""
+        files, self._files = self._files, {}
+        if any(len(files.get(of, ())) != count for of, count in asked.ahead.items()):
+            raise StoreUncertainError("the process has not all files of its job")
+        return replace(asked.job, **{of: tuple(files[of]) for of in asked.ahead})
 
 
 class TableAnswer(msgspec.Struct):
@@ -55,7 +95,17 @@ class ChildTableWriter:
         await self._process.close()
 
     async def _done(self, job: WriteJob | PrintJob, kind: type[_T]) -> _T:
-        answer = await self._process.ask(job, TableAnswer)
+        ahead = {}
+        for of in _FILES:
+            files: tuple[LakeFile, ...] = getattr(job, of, None) or ()
+            if len(files) <= _FILES_AT_ONCE:
+                continue
+            for at in range(0, len(files), _FILES_AT_ONCE):
+                part = FilesAhead(of, at, files[at : at + _FILES_AT_ONCE])
+                await self._process.ask(part, TableAnswer)
+            ahead[of] = len(files)
+            job = replace(job, **{of: ()})
+        answer = await self._process.ask(TableJob(job, ahead), TableAnswer)
         self.asked.requests.update(answer.requests)
         self.asked.received_bytes += answer.received_bytes
         self.rss_bytes = max(self.rss_bytes, answer.rss_bytes)

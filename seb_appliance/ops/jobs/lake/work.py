@@ -35,7 +35,7 @@ from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.batch import Batch
 from seb_appliance.formats.lake.tables import TableFile, TableRange
 from seb_appliance.formats.operations import TableCommitted
-from seb_appliance.storage.journal.retry import RetryingStore
+from seb_appliance.storage.journal.retry import RetryingStore, together
 from seb_appliance.storage.layout import Mode, numbered
 from seb_appliance.storage.objects.checked_objects import CheckedObjects, check_crc
 from seb_appliance.storage.objects.merging import batches_of
@@ -43,6 +43,8 @@ from seb_appliance.storage.objects.merging import batches_of
 _READ_BYTES: Final = 4 * limits.MIB  # in one request
 _READS_AHEAD: Final = 2
 _BAD_ROWS_SHOWN: Final = 10
+# What readers follow: hint, Delta's log and checkpoint, metadata, list, and some manifests.
+_LOOKED_AT: Final = 8
 _CREATES: Final = 8  # of an object that the store says exists, and does not have
 
 
@@ -196,22 +198,23 @@ class TableWork:
 
     async def print(self, job: PrintJob) -> Printed:
         """See `TableWriter`."""
-        if job.is_first and await self._is_printed(job):
-            return Printed()
         objects = await asyncio.to_thread(self._formats.objects, job)
+        if job.is_first and await self._are_stored(objects[-_LOOKED_AT:]):
+            return Printed()
         for i, one in enumerate(objects):
             if not await self._store_printed(one, repair=job.repair):
                 return Printed(foreign=one.key)
             self._failpoints.reach(f"T{min(3 + i, 8)}")
         return Printed(objects=len(objects))
 
-    async def _is_printed(self, job: PrintJob) -> bool:
-        """Whether the last object of the commit's metadata is in the bucket."""
-        last = (await asyncio.to_thread(self._formats.objects, job))[-1]
-        try:
-            return await self._store.get(last.key) == last.body
-        except ObjectMissingError:
-            return False
+    async def _are_stored(self, objects: Sequence[PrintedObject]) -> bool:
+        async def is_stored(one: PrintedObject) -> bool:
+            try:
+                return await self._store.get(one.key) == one.body
+            except ObjectMissingError:
+                return False
+
+        return all(await together(map(is_stored, objects), _LOOKED_AT))
 
     def _lengths(self, job: WriteJob, commit: TableCommitted) -> tuple[int, ...]:
         """Of the manifests that the commit writes; 0 where none is printed."""
