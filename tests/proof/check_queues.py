@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from tests.proof.check_records import Evidence
 from tests.proof.history import NEVER, QueueCall
@@ -64,7 +65,7 @@ def check_queues(evidence: Evidence) -> Iterator[Violation]:
 
 def _one_lease(place: Place, takes: list[QueueCall], calls: _Calls) -> Iterator[Violation]:
     """While a worker of one appliance has a record, nobody else gets it from there."""
-    for first, second in zip(takes, takes[1:], strict=False):
+    for first, second in pairwise(takes):
         if first.port != second.port or second.answered_s >= first.sent_s + LEASE_S:
             continue
         if not any(first.sent_s <= call.sent_s < second.answered_s
