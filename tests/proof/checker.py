@@ -1,7 +1,8 @@
-"""The verdict on a history: every violation of P1 to P17."""
+"""The verdict on a history: every violation of P1 to P18."""
 
 from __future__ import annotations
 
+from tests.proof.check_queues import check_queues
 from tests.proof.check_records import Evidence, check_records
 from tests.proof.check_state import check_state
 from tests.proof.check_tables import check_tables
@@ -14,7 +15,11 @@ _SHOWN_MAX = 10
 def violations(history: History) -> list[Violation]:
     """None when all is well."""
     evidence = Evidence(history)
-    return [*check_records(evidence), *check_state(evidence), *check_tables(evidence)]
+    return [
+        violation
+        for check in (check_records, check_state, check_tables, check_queues)
+        for violation in check(evidence)
+    ]
 
 
 def require(history: History) -> None:

@@ -18,7 +18,7 @@ from seb_appliance.formats import entry
 from seb_appliance.state.tables import state_digest
 from seb_appliance.storage.layout import Mode
 from tests.crash.arena import Arena, Place, directory_arena, s3_arena
-from tests.proof import workers
+from tests.proof import queues, workers
 from tests.proof.calling import Caller, Crowd
 from tests.proof.check_state import PROGRESS_S
 from tests.proof.checker import require
@@ -65,10 +65,14 @@ class Ground:
         self.lake: Lake | None = None
 
     async def begin(
-        self, crew: dict[workers.Worker, int] | None = None, *, tables: bool = False
+        self,
+        crew: dict[workers.Worker, int] | None = None,
+        *,
+        tables: bool = False,
+        queue_workers: int = 0,
     ) -> None:
         """The first appliance is ready, its topics are there, the crowd has begun. `tables`: some
-        topics are lake tables."""
+        topics are lake tables. `queue_workers`: so many share a queue."""
         self.seb = self.arena.start("first", *self.flags, take_over=True)
         await self.seb.ready(self.start_s)
         self.crowd.doors.key = self.seb.admin_key
@@ -81,6 +85,9 @@ class Ground:
             await self.asked("PUT", f"/v1/topics/{topic}", settings)
         self.serve_from(self.seb)
         self._tasks = workers.start(self.crowd, crew)
+        if queue_workers:
+            await self.asked("PUT", f"/v1/queues/{queues.QUEUE}", queues.SETTINGS)
+            self._tasks += workers.start(self.crowd, {queues.work: queue_workers})
         await self.crowd.until_acked(10)
         if tables:
             self.lake = Lake(self)
@@ -198,6 +205,8 @@ class Ground:
             history.logs[topic] = await self._read_all(topic)
             ids[(await self.asked("GET", f"/v1/topics/{topic}"))["topic_id"]] = topic
         await self._look_at_groups()
+        if history.queue_calls:
+            await queues.finish(self)
         if self.lake is not None:
             await self.lake.look_last()
         if self.arena.server is not None:

@@ -85,6 +85,16 @@ class KeyCall(Call):
 
 
 @dataclass(slots=True)
+class QueueCall(Call):
+    """Records were taken from the queue, or deliveries were ended. `records`: topic, offset and
+    record key of each; `results`: what became of each that was named."""
+
+    kind: Literal["take", "ack", "retry", "reject", "forget"] = "take"
+    records: tuple[tuple[str, int, str | None], ...] = ()
+    results: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
 class TakeOver:
     """The next appliance was started at `claimed_s`, and had acknowledged something at
     `served_s`."""
@@ -119,7 +129,8 @@ class TableSeen:
 
 @dataclass
 class History:
-    """`logs`: what the last appliance serves of each topic in the end. `durable_s`: when the
+    """`logs`: what the last appliance serves of each topic in the end. `dead_letters`:
+    where each came from. `durable_s`: when the
     bucket held the record, by (topic, offset). `calm_s`: when the last fault was over; who
     is in `gone_home` had no more to do by then."""
 
@@ -127,6 +138,8 @@ class History:
     reads: list[Read] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     key_calls: list[KeyCall] = field(default_factory=list)
+    queue_calls: list[QueueCall] = field(default_factory=list)
+    dead_letters: list[tuple[str, int]] = field(default_factory=list)
     take_overs: list[TakeOver] = field(default_factory=list)
     rebuilt: list[Rebuilt] = field(default_factory=list)
     tables: list[TableSeen] = field(default_factory=list)
@@ -138,12 +151,16 @@ class History:
 
     @property
     def calls(self) -> Iterator[Call]:
-        for some in (self.writes, self.reads, self.commits, self.key_calls):
+        for some in self._kinds:
             yield from some
 
     @property
     def calls_made(self) -> int:
-        return sum(map(len, (self.writes, self.reads, self.commits, self.key_calls)))
+        return sum(map(len, self._kinds))
+
+    @property
+    def _kinds(self) -> tuple[Sequence[Call], ...]:
+        return self.writes, self.reads, self.commits, self.key_calls, self.queue_calls
 
 
 def offsets(first: int, count: int) -> Sequence[int]:

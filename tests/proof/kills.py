@@ -22,7 +22,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
     dice = random.Random(f"{seed}/{unit}")
     async with ground(cast("Mode", mode), folder, f"{seed}/{unit}", PLACES[place]) as here:
         here.flags = EAGER if place == "S3" else ()
-        await here.begin(tables=True)
+        await here.begin(tables=True, queue_workers=2)
         for i in range(int(cycles)):
             await asyncio.sleep(dice.uniform(0, _LONG_PAUSE_S_MAX if i % 2 else _PAUSE_S_MAX))
             fresh = unit.endswith("gone") or (number == "0" and i % 4 == 3)

@@ -52,6 +52,10 @@ class Done(msgspec.Struct):
         if ground.lake is not None:
             numbers["commits_of_lake_tables"] = ground.lake.commits
             numbers["looks_at_lake_tables"] = ground.lake.looks
+        handled = sum(call.results.count("ok") for call in crowd.history.queue_calls)
+        if handled:
+            numbers["deliveries_ended_in_a_queue"] = handled
+            numbers["dead_letters"] = len(crowd.history.dead_letters)
         sample = dice.sample(crowd.latencies_s, min(_SAMPLE_MAX, len(crowd.latencies_s)))
         return cls(
             unit,

@@ -25,6 +25,8 @@ PROPERTIES: Final = {
     "P15": "compaction keeps the newest record of each record key, and no deleted one returns",
     "P16": "no acknowledged revocation of an API key is undone",
     "P17": "a lake table has the records of its topic below its next offset, each once",
+    "P18": "a queue hands a record out until it is settled, not after, to one worker at a time, in "
+    "the order of its key, and loses none",
 }
 
 
