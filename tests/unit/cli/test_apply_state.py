@@ -98,7 +98,10 @@ def test_a_part_that_is_not_named_is_absent_and_not_empty() -> None:
     ("text", "sentence"),
     [
         ("topics:\n  a.b:\n    lingre: 1s\n", "line 3: topics / a.b / lingre: unknown name; "),
-        ("topic: {}\n", "1: topic: unknown name; expected one of api_keys, groups, inlets, topics"),
+        (
+            "topic: {}\n",
+            "1: topic: unknown name; expected one of api_keys, groups, inlets, subscriptions",
+        ),
         ("api_keys: {a: {grants: [admin], secret: x}}", "api_keys / a / secret: unknown name"),
         ("topics:\n", "line 1: topics: it has no value"),
         ("topics: []\n", "topics: expected names with values"),
