@@ -103,6 +103,7 @@ async def test_each_record_is_there_once_while_table_and_log_change(
     settings["table"] = "delta" if way == "delta" else "iceberg"
     async with lake(Store(bucket, None), tmp_path, **settings) as here:
         await here.send("v0")
+        await here.settled()  # the table is made a moment after its topic
         wanted = {"times": UNIONS, "snapshots": SNAPSHOTS, "by_catalog": way == "catalog"}
         reading = asyncio.create_task(unions(engine, here, EXACT, **wanted))
         sent = 1

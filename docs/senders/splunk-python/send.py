@@ -27,3 +27,4 @@ logger.addHandler(handler)
 for number in range(int(sys.argv[1])):
     logger.info("bottle %d", number)
     time.sleep(0.05)
+handler.wait_until_empty()  # else the batch that waits for its next attempt is lost

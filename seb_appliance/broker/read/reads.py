@@ -371,8 +371,12 @@ class Reads:
             )
 
     def _ref(self, stretch: Stretch, offset: int) -> SectionRef:
+        """Raises CorruptObjectError when no section holds `offset`: a read would go on for ever."""
         rows = stretch.rows
-        return self._catalog.section_ref(stretch.owner, rows, rows.row_of(offset))
+        row = rows.row_of(offset)
+        if rows.end_of(row) <= offset:
+            raise CorruptObjectError(f"the index of topic {stretch.owner.name!r} lacks {offset}")
+        return self._catalog.section_ref(stretch.owner, rows, row)
 
     def _result(self, topic: Topic, offset: int, collected: Collected, *, old: bool) -> ReadResult:
         """`old`: some of it was not in memory, or was fetched ahead."""

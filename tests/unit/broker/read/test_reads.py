@@ -1,13 +1,16 @@
 """Reading by offset, by time, from the end, and waiting there."""
 
 import asyncio
+from unittest import mock
 
 import pytest
 
 from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.broker.values import From, NewBatches, NewRecords, ReadRequest, ReadResult
 from seb_appliance.errors import (
     BadBatchError,
+    CorruptObjectError,
     OffsetExpiredError,
     OffsetOutOfRangeError,
     StoreError,
@@ -292,3 +295,11 @@ async def test_many_batches_are_collected_like_one_by_one(house: House) -> None:
                         max_records=max_records,
                     )
                     assert got == expected, (begin, max_bytes, max_records, end)
+
+
+async def test_an_index_that_lacks_an_offset_is_an_error_and_no_endless_read(house: House) -> None:
+    await three_entries(house)
+    short = mock.patch.object(IndexRows, "end_of", lambda rows, row: rows.bases[row] + 1)
+    with short, pytest.raises(CorruptObjectError, match="lacks 1"):
+        await house.values("t", From(offset=1))
+    assert await house.values("t", From(offset=1)) == [b"b", b"c", b"d", b"e"]
