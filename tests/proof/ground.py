@@ -198,6 +198,8 @@ class Ground:
         self.crowd.stopping.set()
         await asyncio.gather(*self._tasks)
         history = self.crowd.history
+        if history.queue_calls:  # before the logs are read: what is compacted later was settled
+            await queues.finish(self)
         if self.flags == EAGER:
             await self._compacted()
         ids = {}
@@ -205,8 +207,6 @@ class Ground:
             history.logs[topic] = await self._read_all(topic)
             ids[(await self.asked("GET", f"/v1/topics/{topic}"))["topic_id"]] = topic
         await self._look_at_groups()
-        if history.queue_calls:
-            await queues.finish(self)
         if self.lake is not None:
             await self.lake.look_last()
         if self.arena.server is not None:
