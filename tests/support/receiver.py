@@ -28,11 +28,14 @@ class Got:
 
 @dataclass
 class Receiver:
-    """`answers`: the next ones, in order; then `usual`. None: no answer until `release` is set."""
+    """`answers`: the next ones, in order; then `usual`. None: no answer until `release` is set.
+    `stays`: connections stay open for further requests."""
 
     port: int = 0
     scheme: str = "http"
     usual: bytes | None = OK
+    stays: bool = False
+    connections: list[asyncio.StreamWriter] = field(default_factory=list)
     answers: deque[bytes | None] = field(default_factory=deque)
     got: list[Got] = field(default_factory=list)
     release: asyncio.Event = field(default_factory=asyncio.Event)
@@ -51,24 +54,30 @@ class Receiver:
         return self.got
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections.append(writer)
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            line, *lines = head.strip().split("\r\n")
-            headers = {n.lower(): v for n, _, v in (one.partition(": ") for one in lines)}
-            body = await reader.readexactly(int(headers["content-length"]))
-            said = self.answers.popleft() if self.answers else self.usual
-            async with self._arrived:
-                self.got.append(Got(line, headers, body))
-                self._arrived.notify_all()
-            if said is None:
-                await self.release.wait()
-                said = OK
-            writer.write(said)
-            await writer.drain()
+            await self._answer(reader, writer)
+            while self.stays:
+                await self._answer(reader, writer)
         self.at_once -= 1
         writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        line, *lines = head.strip().split("\r\n")
+        headers = {n.lower(): v for n, _, v in (one.partition(": ") for one in lines)}
+        body = await reader.readexactly(int(headers["content-length"]))
+        said = self.answers.popleft() if self.answers else self.usual
+        async with self._arrived:
+            self.got.append(Got(line, headers, body))
+            self._arrived.notify_all()
+        if said is None:
+            await self.release.wait()
+            said = OK
+        writer.write(said)
+        await writer.drain()
 
 
 @contextlib.asynccontextmanager

@@ -290,7 +290,7 @@ class Worker:
         answered: Answered | None = None
         try:
             answered = await self._tools.sender.post(
-                subscription.target, head, body.content, timeout_s
+                subscription.target, head, body.content, timeout_s, subscription.name
             )
             detail = bytes(answered.body).decode(errors="replace").strip()
         except DeliveryError as error:

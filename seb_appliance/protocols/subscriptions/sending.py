@@ -9,6 +9,7 @@ redirect is an answer like any other.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ from seb_appliance.protocols.subscriptions.addresses import (
     is_listed,
     is_permitted,
 )
+from seb_appliance.protocols.subscriptions.connections import Connection, IdleConnections
 
 Resolve = Callable[[str, int], list[str]]
 _READ_BYTES: Final = 4 * limits.KIB
@@ -69,11 +71,13 @@ class Sender:
         self._resolve = resolve
         self._tls = tls
         self._context: asyncio.Future[ssl.SSLContext] | None = None
+        self._idle = IdleConnections()
         self._lookups: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
         # Its own threads: the resolver may block for long, and others wait for the usual ones.
         self._threads = ThreadPoolExecutor(limits.PUSH_LOOKUPS_MAX, thread_name_prefix="resolve")
 
     def close(self) -> None:
+        self._idle.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def is_listed(self, host: str) -> bool:
@@ -84,27 +88,62 @@ class Sender:
         """Whether the host is an address that nothing may be sent to."""
         return is_address(host) and not is_permitted(host, self._networks)
 
-    async def post(self, target: Target, head: bytes, body: bytes, timeout_s: float) -> Answered:
-        """`head`: the lines of all headers but Host and those of the connection. Raises
-        DeliveryError."""
-        lines = b"POST %b HTTP/1.1\r\nHost: %b\r\nConnection: close\r\nContent-Length: %d\r\n" % (
-            target.path.encode(), target.authority.encode(), len(body)
-        )  # fmt: skip
+    async def post(
+        self, target: Target, head: bytes, body: bytes, timeout_s: float, user: str = ""
+    ) -> Answered:
+        """`head`: the lines of all headers but Host and those of the connection. `user`: whose
+        connection it may use, and leaves for the next request; "" for a connection of its own.
+        Raises DeliveryError."""
+        lines = b"POST %b HTTP/1.1\r\nHost: %b\r\nConnection: %b\r\nContent-Length: %d\r\n" % (
+            target.path.encode(),
+            target.authority.encode(),
+            b"keep-alive" if user else b"close",
+            len(body),
+        )
         answered = Answered()
         try:
             async with asyncio.timeout(timeout_s):
-                reader, writer = await self._connect(target)
-                try:
-                    writer.writelines((lines, head, b"\r\n", body))
-                    await _read(reader, answered)
-                finally:
-                    writer.transport.abort()
+                await self._send(user, target, (lines, head, b"\r\n", body), answered)
         except (OSError, httptools.HttpParserError) as error:  # TimeoutError is an OSError
             if not answered.status:  # else it is known what the receiver says
                 raise DeliveryError(_reason(error, timeout_s)) from error
         return answered
 
-    async def _connect(self, target: Target) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _send(
+        self, user: str, target: Target, request: Sequence[bytes], answered: Answered
+    ) -> None:
+        """Raises DeliveryError, OSError, HttpParserError."""
+        idle = await self._idle.take(user, target) if user else None
+        if idle is not None:
+            # The receiver may close it at that moment. If it had the request, it gets it twice.
+            with contextlib.suppress(ConnectionError):
+                await self._exchange(user, target, idle, request, answered)
+            if answered.status:
+                return
+        opened = await self._connect(target)
+        await self._exchange(user, target, opened, request, answered)
+
+    async def _exchange(
+        self,
+        user: str,
+        target: Target,
+        connection: Connection,
+        request: Sequence[bytes],
+        answered: Answered,
+    ) -> None:
+        """Raises DeliveryError, OSError, HttpParserError."""
+        transport = connection.writer.transport
+        is_usable = False
+        try:
+            connection.writer.writelines(request)
+            is_usable = await _read(connection.reader, answered)
+        finally:
+            if user and is_usable and not transport.get_write_buffer_size():
+                self._idle.keep(user, target, connection)
+            else:
+                transport.abort()
+
+    async def _connect(self, target: Target) -> Connection:
         """Raises DeliveryError, OSError."""
         addresses = await self._addresses(target.host, target.port)
         permitted = [one for one in addresses if is_permitted(one, self._networks)]
@@ -118,13 +157,14 @@ class Sender:
         for address in permitted[: limits.PUSH_ADDRESSES_MAX]:
             try:
                 async with asyncio.timeout(limits.PUSH_CONNECT_S):
-                    return await asyncio.open_connection(
+                    reader, writer = await asyncio.open_connection(
                         address,  # a number: nothing is resolved again
                         target.port,
                         limit=limits.PUSH_ANSWER_HEAD_BYTES_MAX,
                         ssl=context,
                         server_hostname=target.host if context is not None else None,
                     )
+                    return Connection(reader, writer, asyncio.get_running_loop().time())
             except OSError as error:
                 failure = error
         assert failure is not None
@@ -157,46 +197,54 @@ class Sender:
         return await asyncio.shield(self._context)
 
 
-async def _read(reader: asyncio.StreamReader, answered: Answered) -> None:
-    """The answer, or as much of it as is looked at. The request may still be on its way. Raises
-    OSError, HttpParserError, DeliveryError."""
+async def _read(reader: asyncio.StreamReader, answered: Answered) -> bool:
+    """The answer, or as much of it as is looked at. The request may still be on its way. Whether
+    the connection may be used again. Raises OSError, HttpParserError, DeliveryError."""
     parts = _Parts(answered)
     parts.parser = httptools.HttpResponseParser(parts)
     size = 0
     while not answered.is_whole:
         data = await reader.read(_READ_BYTES)
         if not data and not answered.status:
-            raise DeliveryError("the receiver closed the connection without an answer")
+            raise ConnectionResetError("the receiver closed the connection without an answer")
         parts.parser.feed_data(data)
         size += len(data)
         if not answered.status and size > limits.PUSH_ANSWER_HEAD_BYTES_MAX:
             raise DeliveryError("the headers of the answer are too long")
         if not data or size > _ANSWER_BYTES_MAX:
-            return
+            return False
+    return parts.is_last
 
 
 class _Parts:
     """What the parser calls."""
 
     parser: httptools.HttpResponseParser
+    # The receiver leaves the connection open, and has sent nothing after its answer.
+    is_last = False
 
     def __init__(self, answered: Answered) -> None:
         self._answered = answered
         self._headers: dict[str, str] = {}
+
+    def on_message_begin(self) -> None:
+        self.is_last = False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         status = self.parser.get_status_code()
-        if status >= _FINAL_STATUS_MIN:
+        if status >= _FINAL_STATUS_MIN and not self._answered.is_whole:
             self._answered.status, self._answered.headers = status, self._headers
         self._headers = {}
 
     def on_body(self, data: bytes) -> None:
-        self._answered.body += data
+        if not self._answered.is_whole:
+            self._answered.body += data
 
     def on_message_complete(self) -> None:
+        self.is_last = not self._answered.is_whole and self.parser.should_keep_alive()
         self._answered.is_whole = self._answered.status > 0
 
 
