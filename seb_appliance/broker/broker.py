@@ -192,9 +192,18 @@ class Broker:
         self.groups = ConsumerGroups(
             catalog, group_admission, self._reads, index, writes, log_clock.age_us
         )
+        self._make_queues(admission)
 
+    def _make_queues(self, admission: Admission) -> None:
         self.queues = WorkQueues(
-            catalog, admission, self._reads, self._waiting, writes, shares, self._random_bytes
+            self._catalog,
+            admission,
+            self._reads,
+            self._waiting,
+            self._writes,
+            self.shares,
+            self._random_bytes,
+            self.groups.lag,
         )
 
     def _make_upkeep(self, index: SectionIndex, source: SectionSource, journal: Journal) -> None:

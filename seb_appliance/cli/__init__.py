@@ -57,7 +57,7 @@ _COMMANDS: Final = {
     "sql": ("tables", "Run STATEMENT, which reads tables."),
     "apply": (
         "apply",
-        "Make topics, groups, inlets, subscriptions and API keys match FILE (- is stdin).",
+        "Make topics, groups, queues, inlets, subscriptions and API keys match FILE (- is stdin).",
     ),
     "audit": ("status", "Show who did what to topics, groups and API keys, newest first."),
     "profiles": (

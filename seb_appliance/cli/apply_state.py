@@ -1,28 +1,28 @@
 """What `seb apply` works with: the state that a file asks for, the state of an appliance, and the
 changes that lead from one to the other.
 
-A state maps each part (topics, groups, inlets, subscriptions, api_keys) to its members by name.
+A state maps each part (topics, groups, queues, inlets, …) to its members by name.
 States are compared in the words of the file: they are equal if their words are. A default value has
 no word.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 import yaml
 
 from seb_appliance import limits
 from seb_appliance.cli.errors import CommandError
+from seb_appliance.cli.plain_yaml import Node, read_nodes
 from seb_appliance.client import Admin
-from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.api_key_members import QUOTAS, Grant, Quotas
 from seb_appliance.formats.declared import Declared
+from seb_appliance.formats.queues.queues import SETTINGS as QUEUE_SETTINGS
+from seb_appliance.formats.queues.queues import flat, nested
 from seb_appliance.formats.topic_settings import SETTINGS
 from seb_appliance.protocols.inlets.settings import SETTINGS as INLET_SETTINGS
 from seb_appliance.protocols.inlets.settings import VERIFY
@@ -65,6 +65,12 @@ def _inlet_words(settings: Json) -> Words:
     return _words({**settings, **settings["verify"], **settings.get("quotas", {})}, INLET_MEMBERS)
 
 
+def _queue_words(settings: Json) -> Words:
+    values = flat(settings)
+    given = {name: v for name, v in values.items() if v != QUEUE_SETTINGS[name].default}
+    return {**_words(given, QUEUE_SETTINGS), "topics": sorted(values["topics"])}
+
+
 def _subscription_words(one: Json) -> Words:
     """As the API has it, without its secrets and headers."""
     return {**_words(one["settings"], SUBSCRIPTION_SETTINGS), "topics": sorted(one["topics"] or ())}
@@ -75,11 +81,12 @@ def _subscription_words(one: Json) -> Words:
 PARTS: Final[dict[str, Callable[[Json], Words]]] = {
     "topics": lambda settings: _words(settings, SETTINGS),
     "groups": dict,
+    "queues": _queue_words,
     "inlets": _inlet_words,
     "subscriptions": _subscription_words,
     "api_keys": _api_key_words,
 }
-_DELETED: Final = ("groups", "inlets", "subscriptions", "topics", "api_keys")
+_DELETED: Final = ("groups", "inlets", "subscriptions", "queues", "topics", "api_keys")
 
 
 class Found(NamedTuple):
@@ -102,6 +109,8 @@ def look(admin: Admin, wanted: State | None) -> dict[str, list[Found]]:
             ]
         elif part == "inlets":
             found[part] = [Found(one["inlet"], words(one["settings"])) for one in admin.inlets()]
+        elif part == "queues":
+            found[part] = [Found(one["queue"], words(one["settings"])) for one in admin.queues()]
         elif part == "subscriptions":
             found[part] = [Found(one["subscription"], words(one)) for one in admin.subscriptions()]
         elif part == "groups":
@@ -175,6 +184,8 @@ def plan(wanted: State, present: Mapping[str, list[Found]], *, prune: bool, in_u
         for part in _DELETED
         for one in present.get(part, ())
         if one.name not in wanted[part]
+        # A subscription has a queue of its name.
+        and not (part == "queues" and one.name in wanted.get("subscriptions", ()))
     ]
     kept = [change for change in extra if not prune or change.api_key_id == in_use]
     return Plan(changes + [change for change in extra if change not in kept], kept)
@@ -192,134 +203,6 @@ def _change(part: str, name: str, there: Found | None, after: Words) -> Change |
     if there is None:
         return Change("create", part[:-1], name, None, {}, after)
     return Change("change", part[:-1], name, there.api_key_id, was, will)
-
-
-# YAML as plain data. The parser's events are read one by one. Refused: anchors and aliases (a few
-# lines can expand to gigabytes), tags (they construct objects), duplicate names, a second document.
-# `yaml.compose` has line numbers too, but hides tags and anchors, and its C version crashes on deep
-# nesting. A plain scalar is null, true, false, a whole number, a decimal or text: `on`, `no` and
-# times are text. A JSON document keeps its meaning.
-
-DEPTH_MAX: Final = 8  # the files that are read here need four
-_CONSTANTS: Final[dict[str, bool | None]] = {
-    "": None, "~": None, "null": None, "true": True, "false": False,
-}  # fmt: skip
-_WHOLE: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})")
-_DECIMAL: Final = re.compile(r"-?(0|[1-9][0-9]{0,18})\.[0-9]{1,18}")
-# The parser in C reads megabytes a second. A PyYAML built from source may lack it.
-_LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_EXPECTED: Final[dict[type, str]] = {
-    dict: "names with values (name: value)",
-    list: "a list",
-    str: "text; quote it if it is text",
-    bool: "true or false",
-}
-T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Node:
-    """`text`: a scalar as written; `path`: the names that lead to it; `line` counts from 1."""
-
-    source: str
-    line: int
-    path: tuple[str, ...]
-    value: Any = None  # a mapping or a list holds nodes
-    text: str = ""
-
-    def wrong(self, what: str) -> ConfigurationError:
-        at = f" {' / '.join(self.path)}:" if self.path else ""
-        return ConfigurationError(f"{self.source}, line {self.line}:{at} {what}")
-
-    def expect(self, kind: type[T]) -> T:
-        """The value. Raises ConfigurationError if it is not of this kind."""
-        if not isinstance(self.value, kind):
-            raise self.wrong(f"expected {_EXPECTED[kind]}")
-        return self.value
-
-    def members(self, known: Collection[str] = ()) -> dict[str, Node]:
-        """Of a mapping; {} of null. Raises ConfigurationError, also for a name that is not `known`
-        (if any is)."""
-        found: dict[str, Node] = {} if self.value is None else self.expect(dict)
-        for name, node in found.items():
-            if known and name not in known:
-                raise node.wrong(f"unknown name; expected one of {', '.join(sorted(known))}")
-        return found
-
-
-def read_nodes(data: bytes, source: str) -> Node:
-    """The one document in `data`, which is UTF-8. Raises ConfigurationError that names the line."""
-    if len(data) > limits.APPLY_FILE_BYTES_MAX:
-        raise ConfigurationError(f"{source} has more than {limits.APPLY_FILE_BYTES_MAX} bytes")
-    try:
-        return _document(yaml.parse(data.decode("utf-8-sig"), Loader=_LOADER), source)
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(f"{source} is not UTF-8 (at byte {error.start})") from error
-    except yaml.MarkedYAMLError as error:
-        line = error.problem_mark.line + 1 if error.problem_mark else 1
-        raise ConfigurationError(f"{source}, line {line}: not YAML ({error.problem})") from error
-    except yaml.YAMLError as error:
-        why = getattr(error, "reason", None) or str(error)
-        raise ConfigurationError(f"{source} is not YAML ({why})") from error
-
-
-def _document(events: Iterator[Any], source: str) -> Node:
-    found: Node | None = None
-    for event in events:
-        if isinstance(event, yaml.StreamStartEvent | yaml.DocumentEndEvent | yaml.StreamEndEvent):
-            continue
-        if found is not None:
-            raise Node(source, event.start_mark.line + 1, ()).wrong("a second document; write one")
-        found = _node(next(events), events, source, ())
-    if found is None or found.value is None:
-        raise ConfigurationError(f"{source} is empty")
-    return found
-
-
-def _node(event: Any, events: Iterator[Any], source: str, path: tuple[str, ...]) -> Node:
-    """The node that begins with `event`; `events` has the rest of it."""
-    found = Node(source, event.start_mark.line + 1, path)
-    if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-        raise found.wrong("anchors and aliases (& and *) are not supported")
-    if event.tag is not None:
-        raise found.wrong(f"tags are not supported ({event.tag[:100]})")
-    if len(path) > DEPTH_MAX:
-        raise found.wrong(f"nested deeper than {DEPTH_MAX}")
-    if isinstance(event, yaml.ScalarEvent):
-        found.text = event.value
-        found.value = _plain(event.value) if event.implicit[0] else event.value
-    elif isinstance(event, yaml.SequenceStartEvent):
-        found.value = []
-        while not isinstance(event := next(events), yaml.SequenceEndEvent):
-            here = (*path, str(len(found.value) + 1))
-            found.value.append(_node(event, events, source, here))
-    else:
-        found.value = {}
-        while not isinstance(event := next(events), yaml.MappingEndEvent):
-            name = _name(event, events, source, path)
-            if name.text in found.value:
-                first = found.value[name.text].line
-                raise name.wrong(f"{name.text!r} is given twice (first in line {first})")
-            found.value[name.text] = _node(next(events), events, source, (*path, name.text))
-    return found
-
-
-def _name(event: Any, events: Iterator[Any], source: str, path: tuple[str, ...]) -> Node:
-    here = Node(source, event.start_mark.line + 1, path)
-    if not isinstance(event, yaml.ScalarEvent | yaml.AliasEvent):
-        raise here.wrong("a name must be a scalar, not a list or a mapping")
-    name = _node(event, events, source, path)
-    if not name.text:
-        raise here.wrong("a name is missing")
-    return name
-
-
-def _plain(text: str) -> bool | int | float | str | None:
-    if text in _CONSTANTS:
-        return _CONSTANTS[text]
-    if _WHOLE.fullmatch(text):
-        return int(text)
-    return float(text) if _DECIMAL.fullmatch(text) else text
 
 
 # The file, read as a state and written.
@@ -352,6 +235,7 @@ def read_wanted(data: bytes, source: str) -> State:
     read = {
         "topics": _topic,
         "groups": _group,
+        "queues": _queue,
         "inlets": _inlet,
         "subscriptions": _subscription,
         "api_keys": _api_key,
@@ -430,17 +314,29 @@ def _inlet(node: Node) -> Json:
     return members
 
 
+def _queue(node: Node) -> Json:
+    given = node.members(one.word for one in QUEUE_SETTINGS.values())
+    if "topics" not in given:
+        raise node.wrong("topics is missing")
+    return nested(_declared(given, QUEUE_SETTINGS))
+
+
+def _declared(given: Mapping[str, Node], declared: Mapping[str, Declared]) -> Json:
+    """Those that are not the default."""
+    return {
+        name: value
+        for name, one in declared.items()
+        if one.word in given and (value := _value(given[one.word], one)) != one.default
+    }
+
+
 def _subscription(node: Node) -> Json:
-    by_word = {one.word: one for one in SUBSCRIPTION_SETTINGS.values()}
-    given = node.members({*by_word, "topics", FILE_MEMBER})
+    words = {one.word for one in SUBSCRIPTION_SETTINGS.values()}
+    given = node.members({*words, "topics", FILE_MEMBER})
     for name in ("url", "topics"):
         if name not in given:
             raise node.wrong(f"{name} is missing")
-    settings = {
-        one.name: value
-        for word, one in by_word.items()
-        if word in given and (value := _value(given[word], one)) != one.default
-    }
+    settings = _declared(given, SUBSCRIPTION_SETTINGS)
     topics = [item.expect(str) for item in given["topics"].expect(list)]
     members: Json = {"settings": settings, "topics": topics}
     if FILE_MEMBER in given:

@@ -128,6 +128,25 @@ class AsyncAdmin:
     async def delete_group(self, group: str) -> None:
         await self._send("DELETE", path_of("groups", group))
 
+    # --- queues ---
+
+    async def queues(self) -> list[Json]:
+        """Those that the API key may see, by name."""
+        found: list[Json] = (await self._get("/v1/queues"))["queues"]
+        return found
+
+    async def queue(self, queue: str) -> Json:
+        """With what became of its records."""
+        return await self._get(path_of("queues", queue))
+
+    async def set_queue(self, queue: str, /, **settings: object) -> Json:
+        """Make it, or replace its settings: `topics` and what docs/QUEUES.md lists. Safe to
+        repeat."""
+        return await self._send("PUT", path_of("queues", queue), settings, again=True)
+
+    async def delete_queue(self, queue: str) -> None:
+        await self._send("DELETE", path_of("queues", queue))
+
     # --- inlets ---
 
     async def inlets(self) -> list[Json]:

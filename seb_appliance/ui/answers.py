@@ -85,6 +85,7 @@ NAVIGATION: Final = (
     ("Overview", "/ui"),
     ("Topics", "/ui/topics"),
     ("Groups", "/ui/groups"),
+    ("Queues", "/ui/queues"),
     ("Tables", "/ui/tables"),
     ("API keys", "/ui/api-keys"),
     ("Storage", "/ui/storage"),
@@ -92,7 +93,7 @@ NAVIGATION: Final = (
     ("Settings", "/ui/settings"),
     ("Audit", "/ui/audit"),
 )
-_OF_DATA: Final = 5  # the first ones are about data, the others about the appliance
+_OF_DATA: Final = 6  # the first ones are about data, the others about the appliance
 
 
 def _navigation(sections: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:

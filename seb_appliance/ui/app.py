@@ -40,6 +40,7 @@ from seb_appliance.ui.pages import (
     live,
     overview,
     producing,
+    queues,
     record_keys,
     records,
     storage,
@@ -72,6 +73,7 @@ _PAGES: Final = (
     tables,
     users,
     groups,
+    queues,
     audit,
 )
 _log = logging.getLogger("seb.ui")

@@ -357,39 +357,6 @@ inlets:
 """
 
 
-SUBSCRIPTION = """
-subscriptions:
-  mails:
-    url: https://shop.example/hooks
-    topics: [orders.*, mails]
-    body: records
-    batch: 100
-    timeout: 15s
-    secret_file: {secret}
-"""
-
-
-def test_a_subscription_is_made_changed_and_pruned(seb: Seb) -> None:
-    secret = seb.folder / "mails.secret"
-    path = write(seb, SUBSCRIPTION.format(secret=secret))
-    assert str(secret) in seb.refused("apply", path, code=78)
-    secret.write_text("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw\n")
-    assert "+ subscription mails" in seb.good("apply", path).out
-    assert changes(seb, path) == []
-    secret.unlink()
-    changed = write(seb, SUBSCRIPTION.format(secret=secret).replace("batch: 100", "batch: 50"))
-    assert "~ subscription mails  batch 100 -> 50" in seb.good("apply", changed).out
-    shown = seb.good("subscriptions", "show", "mails", "--json").json
-    assert (shown["secrets"], shown["settings"]["batch"]) == (1, 50)
-    exported = seb.good("apply", "--export").out
-    assert changes(seb, write(seb, exported)) == []
-    for text, words in (("topics: [a]", "url is missing"), ("url: x", "topics is missing")):
-        told = seb.refused("apply", write(seb, f"subscriptions: {{a: {{{text}}}}}"), code=78)
-        assert words in told
-    empty = write(seb, "subscriptions: {}")
-    assert "- subscription mails" in seb.good("apply", empty, "--prune", "--yes").out
-
-
 def test_an_inlet_is_made_changed_and_pruned(seb: Seb) -> None:
     secret = seb.folder / "shop.secret"
     path = write(seb, INLET.format(secret=secret))

@@ -23,6 +23,7 @@ PAGES |= {"groups": "/ui/groups", "api-keys": "/ui/api-keys", "new-key": "/ui/ap
 PAGES |= {"inlets": "/ui/inlets", "new-inlet": "/ui/new-inlet", "inlet": "/ui/inlets/github"}
 PAGES |= {"subscriptions": "/ui/subscriptions", "new-subscription": "/ui/new-subscription"}
 PAGES |= {"subscription": "/ui/subscriptions/mails"}
+PAGES |= {"queues": "/ui/queues", "new-queue": "/ui/new-queue", "queue": "/ui/queues/mails"}
 PAGES |= {"storage": "/ui/storage", "users": "/ui/users", "user": "/ui/users/olga"}
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 

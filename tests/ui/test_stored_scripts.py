@@ -99,6 +99,9 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui/groups": ("/ui/groups", f"/ui/groups?filter={quote(script('field'))}"),
     "/ui/groups/{group:str}": ("/ui/groups/g", f"/ui/groups/{quote('<xss>')}"),
     "/ui/groups/{group:str}/reset": ("/ui/groups/g/reset",),
+    "/ui/queues": ("/ui/queues", f"/ui/queues?filter={quote(script('field'))}"),
+    "/ui/new-queue": ("/ui/new-queue",),
+    "/ui/queues/{queue:str}": ("/ui/queues/work", f"/ui/queues/{quote('<xss>')}"),
     "/ui/api-keys": ("/ui/api-keys", f"/ui/api-keys?filter={quote(script('field'))}"),
     "/ui/api-keys/new": ("/ui/api-keys/new",),
     "/ui/api-keys/{api_key_id:str}": ("/ui/api-keys/{key}", f"/ui/api-keys/{quote('<xss>')}"),
@@ -196,6 +199,8 @@ async def fill(seb: RunningAppliance) -> str:
     pushed = {"topics": ["none"], "url": "http://127.0.0.1:9/?'", "secrets": ["whsec_AA", "AAAA"]}
     pushed |= {"description": script("subscription"), "headers": {"X-A": "'"}}
     assert (await client.put("/v1/subscriptions/shop", json=pushed)).status_code == 201
+    work = {"topics": ["t"], "dead_letter": "other"}
+    assert (await client.put("/v1/queues/work", json=work)).status_code == 201
     subscriptions = seb.appliance.beside[Subscriptions]
     found = subscriptions.find("shop")
     assert found is not None

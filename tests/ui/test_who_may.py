@@ -49,6 +49,12 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/groups/{group:str}/delete"): "change",
     ("GET", "/ui/groups/{group:str}/reset"): "page",
     ("POST", "/ui/groups/{group:str}/reset"): "change",
+    ("GET", "/ui/queues"): "page",
+    ("GET", "/ui/new-queue"): "page",
+    ("POST", "/ui/new-queue"): "change",
+    ("GET", "/ui/queues/{queue:str}"): "page",
+    ("POST", "/ui/queues/{queue:str}"): "change",
+    ("POST", "/ui/queues/{queue:str}/delete"): "change",
     ("GET", "/ui/api-keys"): "page",
     ("GET", "/ui/api-keys/new"): "page",
     ("POST", "/ui/api-keys/new"): "change",
@@ -103,6 +109,7 @@ BY_KIND: Final = {
 }
 NAMES: Final = {
     "{topic:str}": "here", "{group:str}": "here", "{api_key_id:str}": "abcdefgh",
+    "{queue:str}": "here",
     "{inlet:str}": "here", "{subscription:str}": "here", "{table:str}": "here",
     "{offset:str}": "0", "{name:str}": "olga", "{named:str}": "none.css", "{rest:path}": "nothing",
 }  # fmt: skip

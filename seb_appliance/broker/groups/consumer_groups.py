@@ -80,7 +80,7 @@ class ConsumerGroups:
             began = int(result.slices[0].batch.offsets()[result.slices[0].begin])
         elif began is None:
             began = result.next_offset
-        lag = await self._lag(found, began, result.log_end_offset)
+        lag = await self.lag(found, began, result.log_end_offset)
         return GroupRead(result, committed, lag)
 
     def committed_offset(self, group: str, topic_id: int) -> int | None:
@@ -294,7 +294,7 @@ class ConsumerGroups:
                 committed.committed_us,
                 topic.log_start_offset,
                 end := topic.log_end_offset,
-                await self._lag(topic, committed.offset, end),
+                await self.lag(topic, committed.offset, end),
             )
             for topic_id, committed in list(found.offsets.items())
             if (topic := self._catalog.find_id(topic_id)) is not None and sees(group, topic.name)
@@ -307,7 +307,8 @@ class ConsumerGroups:
             lease = found.lease.view(now_s)
         return GroupView(group, sorted(topics, key=lambda view: view.topic), lease)
 
-    async def _lag(self, topic: Topic, offset: int, end: int) -> Lag:
+    async def lag(self, topic: Topic, offset: int, end: int) -> Lag:
+        """Of whoever is to read the record at `offset` next."""
         if offset >= end:
             return Lag(0, 0, 0.0)
         while (stands_at := max(offset, topic.log_start_offset)) < topic.log_end_offset:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import count
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import count, islice
 from typing import Literal
 
 import msgspec
@@ -20,12 +19,14 @@ from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, Audi
 from seb_appliance.broker.append.admission import Admission
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
+from seb_appliance.broker.groups.groups import Lag
 from seb_appliance.broker.queues.admission import QueueAdmission, no_such_queue
 from seb_appliance.broker.queues.burial import Burial
-from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.deliveries import Aside, Out, Place
 from seb_appliance.broker.queues.live_queue import LiveQueue, Taken, Tools
-from seb_appliance.broker.queues.progress import Queue
+from seb_appliance.broker.queues.progress import Progress, Queue
 from seb_appliance.broker.queues.tokens import DeliveryTokens
+from seb_appliance.broker.queues.views import HeldRecord, HeldState, QueueTopicView, QueueView
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.read.waiting import WaitingReaders
 from seb_appliance.broker.shares import AllShares
@@ -42,37 +43,6 @@ from seb_appliance.tasks import Supervisor, in_slices
 Result = Literal["ok", "settled", "lease_ended"]
 
 
-@dataclass(frozen=True, slots=True)
-class QueueTopicView:
-    """`waiting`: records that are not settled, those in flight included."""
-
-    topic: str
-    topic_id: int
-    waiting: int
-    acked: int
-    rejected: int
-    lost: int
-
-
-@dataclass(frozen=True, slots=True)
-class QueueView:
-    """`in_flight`: out with workers; `delayed`: waiting for a retry; `parked`: behind an earlier
-    one of their record key; `doomed`: to become dead letters. `failure`: why that fails; "" if it
-    does not."""
-
-    name: str
-    settings: QueueSettings
-    owner: str
-    set_us: int
-    topics: list[QueueTopicView]
-    in_flight: int
-    delayed: int
-    parked: int
-    doomed: int
-    waiting_takers: int
-    failure: str
-
-
 class WorkQueues:
     def __init__(
         self,
@@ -83,8 +53,10 @@ class WorkQueues:
         writes: Writes,
         shares: AllShares,
         random_bytes: Callable[[int], bytes],
+        lag: Callable[[Topic, int, int], Awaitable[Lag]],
     ) -> None:
         self._catalog = catalog
+        self._lag = lag
         self._writes = writes
         self._audited = AuditedWrites(writes)
         self._random_bytes = random_bytes
@@ -241,8 +213,9 @@ class WorkQueues:
             waiting = live.deliveries.unsettled(
                 topic.topic_id, topic.log_start_offset, topic.log_end_offset
             )
-            numbers = (waiting, progress.acked, progress.rejected, progress.lost)
-            topics.append(QueueTopicView(topic.name, topic.topic_id, *numbers))
+            numbers = (progress.acked, progress.rejected, progress.lost)
+            age_s = await self._oldest_s(topic, progress)
+            topics.append(QueueTopicView(topic.name, topic.topic_id, waiting, age_s, *numbers))
         found = live.deliveries
         return QueueView(
             name,
@@ -257,6 +230,33 @@ class WorkQueues:
             live.waiting_takers,
             live.failure,
         )
+
+    async def _oldest_s(self, topic: Topic, progress: Progress) -> float:
+        end = topic.log_end_offset
+        found = progress.settled.gap(topic.log_start_offset, end)
+        return 0.0 if found is None else (await self._lag(topic, found[0], end)).seconds
+
+    async def held(self, name: str, most: int) -> list[HeldRecord]:
+        """At most `most` of each state. Raises QueueNotFoundError."""
+        live, now_s = await self._open(name), self._writes.clock.monotonic_s()
+        rows: list[HeldRecord] = []
+
+        def add(
+            place: Place, state: HeldState, attempts: int, aside: Aside | Out, at_s: float
+        ) -> None:
+            topic = live.topics[place.topic_id].name
+            why = aside.reason if isinstance(aside, Aside) else ""
+            left_s = max(0.0, at_s - now_s)
+            row = HeldRecord(topic, place.offset, state, attempts, aside.first_us, left_s, why)
+            rows.append(row)
+
+        for place, out in islice(live.deliveries.out.items(), most):
+            add(place, "in flight", out.attempt, out, out.ends_s)
+        for place, aside in islice(live.deliveries.waiting.items(), most):
+            add(place, "waits for a retry", aside.attempts, aside, aside.due_s)
+        for place, aside in islice(live.deliveries.doomed.items(), most):
+            add(place, "to become a dead letter", aside.attempts, aside, now_s)
+        return rows
 
     async def topics_of(self, name: str) -> list[str]:
         """The names of the topics that it reads. Raises QueueNotFoundError."""

@@ -1,4 +1,4 @@
-"""`seb apply`: topics, groups, inlets, subscriptions and API keys as a file says."""
+"""`seb apply`: topics, groups, queues, inlets, subscriptions and API keys as a file says."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ _SIGNS: Final = {"create": "+", "change": "~", "delete": "-"}
 def apply(
     settings: Settings, file: str | None, exports: bool, as_json: bool, **given: Any
 ) -> int | None:
-    """Make topics, groups, inlets, subscriptions and API keys match FILE (- is stdin).
+    """Make topics, groups, queues, inlets, subscriptions and API keys match FILE (- is stdin).
 
     Running it again changes nothing. What is not in the file stays, unless --prune is given.
     """
@@ -342,6 +342,10 @@ def _make(admin: Admin, change: Change, members: Json, keep_secret: Callable[[Js
                     # The group has committed since we looked: its own offset stays.
                     if error.code != OffsetConflictError.code:
                         raise
+        case "queue", "delete":
+            admin.delete_queue(name)
+        case "queue", _:
+            admin.set_queue(name, **members)
         case "inlet", "delete":
             admin.delete_inlet(name)
         case "inlet", _:

@@ -18,11 +18,11 @@ from seb_appliance.cli.apply_state import (
     PARTS,
     Json,
     State,
-    read_nodes,
     read_wanted,
     write_words,
 )
 from seb_appliance.cli.errors import CommandError
+from seb_appliance.cli.plain_yaml import read_nodes
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.topic_settings import TopicSettings
@@ -100,7 +100,7 @@ def test_a_part_that_is_not_named_is_absent_and_not_empty() -> None:
         ("topics:\n  a.b:\n    lingre: 1s\n", "line 3: topics / a.b / lingre: unknown name; "),
         (
             "topic: {}\n",
-            "1: topic: unknown name; expected one of api_keys, groups, inlets, subscriptions",
+            "1: topic: unknown name; expected one of api_keys, groups, inlets, queues",
         ),
         ("api_keys: {a: {grants: [admin], secret: x}}", "api_keys / a / secret: unknown name"),
         ("topics:\n", "line 1: topics: it has no value"),

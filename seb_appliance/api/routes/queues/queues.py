@@ -22,7 +22,7 @@ from seb_appliance.api.routes.route import (
 )
 from seb_appliance.broker.queues.admission import no_such_queue
 from seb_appliance.broker.queues.progress import Queue
-from seb_appliance.broker.queues.work_queues import QueueView
+from seb_appliance.broker.queues.views import QueueView
 from seb_appliance.broker.topics.names import samples_of
 from seb_appliance.errors import BadNameError, QueueNotFoundError
 from seb_appliance.formats.queues.queues import QueueSettings
@@ -41,12 +41,14 @@ class QueuesOut(msgspec.Struct):
 
 
 class QueueTopicOut(msgspec.Struct):
-    """`waiting`: records that are not done, those in flight included; `lost`: records that the
+    """`waiting`: records that are not done, those in flight included; `oldest_s`: the age of the
+    oldest of them, in seconds; `lost`: records that the
     topic did not have any more when they would have been handed out."""
 
     topic: str
     topic_id: int
     waiting: int
+    oldest_s: float
     acked: int
     rejected: int
     lost: int
@@ -87,6 +89,7 @@ _DETAILS: Final = {
             "topic": "orders.eu",
             "topic_id": 3,
             "waiting": 2,
+            "oldest_s": 0.8,
             "acked": 1_044,
             "rejected": 0,
             "lost": 0,

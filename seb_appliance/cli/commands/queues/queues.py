@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, get_args
+from typing import Any, Final
 
 import click
 
+from seb_appliance.cli.commands.inlets import existing
 from seb_appliance.cli.connection import HttpClient
-from seb_appliance.cli.errors import AnswerError
 from seb_appliance.cli.options import (
     Json,
     ListsByDefault,
     Result,
     ask_for_the_name,
+    declared_options,
+    declared_value,
     talks,
     yes_option,
 )
 from seb_appliance.cli.output import moment, outline, table
-from seb_appliance.errors import NotFoundError
-from seb_appliance.formats.queues.queues import Ordering, Start
-from seb_appliance.quantities import duration_ms
+from seb_appliance.formats.queues.queues import SETTINGS, flat, nested
 
-_NONE: Final = "none"
-_RETRY: Final = ("retry_min", "retry_max", "retry_factor", "retry_jitter")
+_UNSET: Final = "none"
+_OPTIONS: Final = {name: one for name, one in SETTINGS.items() if name != "topics"}  # that is ours
 
 queue_argument = click.argument("queue")
 
@@ -57,9 +57,12 @@ def show(client: HttpClient, queue: str) -> Result:
 
 
 def _outline(found: Json) -> str:
-    settings = dict(found["settings"])
-    settings["topics"] = ", ".join(settings["topics"])
-    settings["retry"] = ", ".join(f"{name} {value}" for name, value in settings["retry"].items())
+    values = flat(found["settings"])
+    settings = {
+        one.word: one.text(values[name])
+        for name, one in SETTINGS.items()
+        if values.get(name) is not None
+    }
     shown = ("in_flight", "delayed", "parked", "doomed", "waiting_takers", "failure")
     members = {
         "queue": found["queue"],
@@ -69,7 +72,7 @@ def _outline(found: Json) -> str:
     }
     if "topics" not in found:
         return outline(members)
-    names = ("topic", "waiting", "acked", "rejected", "lost")
+    names = ("topic", "waiting", "oldest_s", "acked", "rejected", "lost")
     rows = [tuple(one[name] for name in names) for one in found["topics"]]
     return f"{outline(members)}\n\n{table(names, rows, 'no topics')}"
 
@@ -77,51 +80,30 @@ def _outline(found: Json) -> str:
 @queues.command("set")
 @queue_argument
 @click.option("--topic", "topics", multiple=True, metavar="PATTERN", help="May be given again.")
-@click.option("--ordering", type=click.Choice(get_args(Ordering)), help="Order by record key?")
-@click.option("--lease", metavar="TIME", help="How long a record is a worker's.")
-@click.option("--max-deliveries", type=click.IntRange(1), metavar="N", help="Then it is dead.")
-@click.option("--retry-min", metavar="TIME", help="Pause after the first failure.")
-@click.option("--retry-max", metavar="TIME", help="The longest pause.")
-@click.option("--retry-factor", type=float, metavar="F", help="By which each pause is longer.")
-@click.option("--retry-jitter", type=float, metavar="J", help="Part of a pause that is random.")
-@click.option("--dead-letter", metavar="TOPIC", help="Topic of dead letters; none: drop them.")
-@click.option("--max-in-flight", type=click.IntRange(1), metavar="N", help="Records that are out.")
-@click.option("--start", type=click.Choice(get_args(Start)), help="Where to begin in topics.")
+@declared_options(_OPTIONS)
 @talks
-def set_queue(client: HttpClient, queue: str, topics: tuple[str, ...], **given: Any) -> Result:
-    """Make QUEUE, or change what is named. A new queue needs --topic."""
-    body = _settings_of(client, queue)
-    if topics:
-        body["topics"] = list(topics)
-    if "topics" not in body:
+def set_queue(
+    client: HttpClient, queue: str, topics: tuple[str, ...], **given: str | None
+) -> Result:
+    """Make QUEUE, or change what is named. A value of none removes a setting.
+
+    A new queue needs --topic.
+    """
+    before = existing(client, "queues", queue)
+    if before is None and not topics:
         raise click.UsageError("a new queue needs --topic")
-    for name, value in given.items():
-        if value is None:
-            continue
-        in_retry = name in _RETRY
-        members = body.setdefault("retry", {}) if in_retry else body
-        name = name.removeprefix("retry_") if in_retry else name
-        if name in {"lease", "min", "max"} and isinstance(value, str):
-            name, value = f"{name}_ms", _duration_ms(name, value)
-        members[name] = None if name == "dead_letter" and value == _NONE else value
-    return Result(client.ask("PUT", "queues", queue, body=body), _outline)
-
-
-def _duration_ms(name: str, text: str) -> int:
-    try:
-        return duration_ms(text)
-    except ValueError as error:
-        raise click.UsageError(f"{name}: {error}") from error
-
-
-def _settings_of(client: HttpClient, queue: str) -> Json:
-    try:
-        found: Json = client.ask("GET", "queues", queue)["settings"]
-    except AnswerError as error:
-        if error.status != NotFoundError.status:
-            raise
-        return {}
-    return found
+    values: Json = {} if before is None else flat(before["settings"])
+    if topics:
+        values["topics"] = list(topics)
+    for name, one in _OPTIONS.items():
+        text = given[one.word]
+        # `none` is a value of --ordering.
+        unset = "" if one.choices else _UNSET
+        if text is not None:
+            values[name] = declared_value(f"--{one.word.replace('_', '-')}", one, text, unset)
+            if values[name] is None:
+                del values[name]
+    return Result(client.ask("PUT", "queues", queue, body=nested(values)), _outline)
 
 
 @queues.command()

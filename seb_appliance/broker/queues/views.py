@@ -1,0 +1,67 @@
+"""What people and programs are told of a queue."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from seb_appliance.formats.queues.queues import QueueSettings
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTopicView:
+    """`waiting`: records that are not settled, those in flight included. `oldest_s`: the age of the
+    oldest of them, 0 if there is none."""
+
+    topic: str
+    topic_id: int
+    waiting: int
+    oldest_s: float
+    acked: int
+    rejected: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """`in_flight`: out with workers; `delayed`: waiting for a retry; `parked`: behind an earlier
+    one of their record key; `doomed`: to become dead letters. `failure`: why that fails; "" if it
+    does not."""
+
+    name: str
+    settings: QueueSettings
+    owner: str
+    set_us: int
+    topics: list[QueueTopicView]
+    in_flight: int
+    delayed: int
+    parked: int
+    doomed: int
+    waiting_takers: int
+    failure: str
+
+    @property
+    def waiting(self) -> int:
+        return sum(topic.waiting for topic in self.topics)
+
+    @property
+    def oldest_s(self) -> float:
+        return max((topic.oldest_s for topic in self.topics), default=0.0)
+
+
+HeldState = Literal["in flight", "waits for a retry", "to become a dead letter"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldRecord:
+    """A record that was handed out and is not settled. `attempts`: deliveries, with the one that is
+    out. `left_s`: until its lease ends, or until it is handed out again. `reason`: of one that is
+    to become a dead letter."""
+
+    topic: str
+    offset: int
+    state: HeldState
+    attempts: int
+    first_us: int
+    left_s: float
+    reason: str
