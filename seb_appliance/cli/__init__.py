@@ -36,7 +36,10 @@ _COMMANDS: Final = {
         "Topics: list (the default), create, fork, change, show, trim, reopen, delete.",
     ),
     "groups": ("groups", "Consumer groups: list (the default), show, commit, reset, delete."),
-    "queues": ("queues.queues", "Work queues: list (the default), show, set, delete."),
+    "queues": (
+        "queues.queues",
+        "Work queues: list (the default), show, set, reset, purge, redrive, delete.",
+    ),
     "subscriptions": (
         "queues.subscriptions",
         "Queues sent to a URL: list (the default), show, set, pause, resume, test, replay, delete.",

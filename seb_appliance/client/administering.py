@@ -144,6 +144,31 @@ class AsyncAdmin:
         repeat."""
         return await self._send("PUT", path_of("queues", queue), settings, again=True)
 
+    async def reset_queue(
+        self, queue: str, to: int | str, *, topic: str | None = None, dry_run: bool = False
+    ) -> list[Json]:
+        """Hand out records again from an offset, `earliest`, `-N` or `@time` on, or drop what waits
+        (`latest`). Returns `waiting` (before) and `offset` by topic. All leases end."""
+        body = {"to": str(to), "topic": topic, "dry_run": dry_run}
+        path = path_of("queues", queue, "reset")
+        found: list[Json] = (await self._send("POST", path, body))["topics"]
+        return found
+
+    async def redrive_queue(self, queue: str, /, **which: object) -> Json:
+        """Make records of dead letters again, each once. `which`: `offsets`, `topic`, `reason`,
+        `to` and `dry_run`, as docs/QUEUES.md says. Returns `records` by topic, and how many were
+        redriven `before`. Safe to repeat."""
+        path, start = path_of("queues", queue, "redrive"), 0
+        records, before = dict[str, int](), 0
+        while True:
+            done = await self._send("POST", path, {**which, "start": start}, again=True)
+            before += done["before"]
+            for topic, count in done["records"].items():
+                records[topic] = records.get(topic, 0) + count
+            if done["next_offset"] is None:
+                return {"records": records, "before": before}
+            start = done["next_offset"]
+
     async def delete_queue(self, queue: str) -> None:
         await self._send("DELETE", path_of("queues", queue))
 

@@ -313,6 +313,8 @@ class Admin(Blocking[AsyncAdmin]):
     queues = blocking(AsyncAdmin.queues)
     queue = blocking(AsyncAdmin.queue)
     set_queue = blocking(AsyncAdmin.set_queue)
+    reset_queue = blocking(AsyncAdmin.reset_queue)
+    redrive_queue = blocking(AsyncAdmin.redrive_queue)
     delete_queue = blocking(AsyncAdmin.delete_queue)
     inlets = blocking(AsyncAdmin.inlets)
     inlet = blocking(AsyncAdmin.inlet)

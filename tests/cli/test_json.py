@@ -37,6 +37,9 @@ NEEDED = {
     "queues list": [],
     "queues show": ["QUEUE"],
     "queues set": ["QUEUE", "--lease", "10s", "--retry-max", "1m", "--dead-letter", "dead"],
+    "queues reset": ["QUEUE", "--to", "earliest", "--yes"],
+    "queues purge": ["QUEUE", "--yes"],
+    "queues redrive": ["QUEUE"],
     "queues delete": ["QUEUE", "--yes"],
     "subscriptions list": [],
     "subscriptions set": ["QUEUE", "--to", "http://127.0.0.1:9/"],
@@ -125,7 +128,7 @@ def test_what_a_command_answers_is_json(seb, name, monkeypatch):
         seb.good("topics", "change", "OLD", "table=none")
     seb.good("produce", "TOPIC", "--key", "a", stdin=b"1\n2\n")
     seb.good("groups", "commit", "GROUP", "TOPIC=1", "--allow-backward")
-    seb.good("queues", "set", "QUEUE", "--topic", "TOPIC")
+    seb.good("queues", "set", "QUEUE", "--topic", "TOPIC", "--dead-letter", "OLD")
     if name.startswith("subscriptions"):  # nothing is sent to an address that is not public
         seb.good("subscriptions", "set", "QUEUE", "--to", "http://127.0.0.1:9/")
     made = seb.good("api-keys", "create", "k", "--grant", "admin", "--json").json

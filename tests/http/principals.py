@@ -107,6 +107,8 @@ ASKS: Final[dict[str, Ask]] = {
     "retryDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
     "rejectDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
     "extendDeliveries": Ask(need="consume", json={"deliveries": ["x"], "lease_ms": 1000}),
+    "resetQueue": Ask(need="admin", json={"to": "latest"}),  # manage and consume
+    "redriveQueue": Ask(need="manage", status=400, json={}),  # it has no topic of dead letters
     # subscriptions of streams: their workers show the token of a wake
     "setStreamSubscription": Ask(need="admin", status=201, json=_WAKES),  # and consume, and produce
     "getStreamSubscription": Ask(need="consume"),

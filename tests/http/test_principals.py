@@ -32,6 +32,7 @@ ELSEWHERE = ("other", "neighbour")  # whose topics are others
 # Of a group, as if it were not there, to who may see none of its topics.
 NOT_THERE = {
     "getGroup", "resetGroup", "deleteGroup", "getQueue", "deleteQueue", "takeRecords",
+    "resetQueue", "redriveQueue",
     "ackDeliveries", "retryDeliveries", "rejectDeliveries", "extendDeliveries",
     "getSubscription", "deleteSubscription", "listDeliveries", "testSubscription",
     "pauseSubscription", "resumeSubscription", "replaySubscription",

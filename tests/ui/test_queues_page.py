@@ -64,6 +64,20 @@ async def test_a_queue_is_made_worked_on_changed_and_deleted(
     found = (await seb.client.get("/v1/queues/mails")).json()
     assert (found["settings"]["lease_ms"], found["in_flight"]) == (60_000, 1)
 
+    redriven = await admin.post(f"{PAGE}/redrive")
+    assert redriven.status_code == 303
+    told = words((await admin.get(PAGE)).text)
+    assert "Records again: 1. Redriven before: 0." in told
+    assert "In flight 0 of" not in told
+    assert (await admin.post(f"{PAGE}/redrive", offset="0")).status_code == 303
+    assert "Redriven before: 1." in (await admin.get(PAGE)).text
+    assert (await admin.post(f"{PAGE}/reset", time="")).status_code == 303
+    assert "Waiting 6 not done" in words((await admin.get(PAGE)).text)
+    kept = await admin.post(f"{PAGE}/purge", name="other")
+    assert (kept.status_code, "nothing was dropped" in kept.text) == (422, True)
+    assert (await admin.post(f"{PAGE}/purge", name="mails")).status_code == 303
+    assert "Waiting 0 not done" in words((await admin.get(PAGE)).text)
+
     kept = await admin.post(f"{PAGE}/delete", name="other")
     assert (kept.status_code, "nothing was deleted" in kept.text) == (422, True)
     assert (await admin.post(f"{PAGE}/delete", name="mails")).status_code == 303

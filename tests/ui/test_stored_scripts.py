@@ -199,8 +199,10 @@ async def fill(seb: RunningAppliance) -> str:
     pushed = {"topics": ["none"], "url": "http://127.0.0.1:9/?'", "secrets": ["whsec_AA", "AAAA"]}
     pushed |= {"description": script("subscription"), "headers": {"X-A": "'"}}
     assert (await client.put("/v1/subscriptions/shop", json=pushed)).status_code == 201
-    work = {"topics": ["t"], "dead_letter": "other"}
-    assert (await client.put("/v1/queues/work", json=work)).status_code == 201
+    dead = {f"seb-dead-{part}": script("dead") for part in ("topic", "reason", "attempts")}
+    dead_letters = [{"value": "", "headers": dead | {"seb-dead-queue": "work"}}]
+    await client.post("/v1/topics/dead/records", json={"records": dead_letters})
+    await client.put("/v1/queues/work", json={"topics": ["t"], "dead_letter": "dead"})
     subscriptions = seb.appliance.beside[Subscriptions]
     found = subscriptions.find("shop")
     assert found is not None

@@ -50,7 +50,7 @@ from seb_appliance.api.routes.manage import (
 )
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.routes.manage.status import CostOut
-from seb_appliance.api.routes.queues import queues, work
+from seb_appliance.api.routes.queues import moving, queues, work
 from seb_appliance.api.routes.records import (
     consume,
     live_many,
@@ -88,6 +88,7 @@ _ROUTES: Final[tuple[Route, ...]] = (
     *group_records.ROUTES,
     *queues.ROUTES,
     *work.ROUTES,
+    *moving.ROUTES,
     *api_keys.ROUTES,
     *audit.ROUTES,
     *topics.ROUTES,

@@ -121,16 +121,22 @@ class Burial(Job):
                 if place in living:
                     there.add(place)
                     _add(records, piece, i, _told(queue, topic, place, now_us))
-        known = self._admission.find(name)
-        if known is None:
-            self._admission.check_free(name, queue.owner)
-        elif known.is_closed:
-            raise self._admission.closed(name)
-        effective = self._admission.effective(TopicSettings()) if known is None else known.effective
         if there:
-            prepared = self._admission.prepare(records, effective, now_us)
-            self._admission.place(window, name, prepared, now_us, queue.owner)
+            append(self._admission, window, name, records, now_us, queue.owner)
         return there
+
+
+def append(
+    admission: Admission, window: Window, name: str, records: NewRecords, now_us: int, owner: str
+) -> None:
+    """To a topic that is made if there is none. Raises Refusal, and then has added nothing."""
+    known = admission.find(name)
+    if known is None:
+        admission.check_free(name, owner)
+    elif known.is_closed:
+        raise admission.closed(name)
+    effective = admission.effective(TopicSettings()) if known is None else known.effective
+    admission.place(window, name, admission.prepare(records, effective, now_us), now_us, owner)
 
 
 def _add(records: NewRecords, piece: BatchSlice, i: int, told: dict[str, bytes]) -> None:

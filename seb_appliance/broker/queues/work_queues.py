@@ -25,6 +25,7 @@ from seb_appliance.broker.queues.burial import Burial
 from seb_appliance.broker.queues.deliveries import Aside, Out, Place
 from seb_appliance.broker.queues.live_queue import LiveQueue, Taken, Tools
 from seb_appliance.broker.queues.progress import Progress, Queue
+from seb_appliance.broker.queues.redriving import Redriving
 from seb_appliance.broker.queues.tokens import DeliveryTokens
 from seb_appliance.broker.queues.views import HeldRecord, HeldState, QueueTopicView, QueueView
 from seb_appliance.broker.read.reads import Reads
@@ -66,6 +67,15 @@ class WorkQueues:
         self._admission = QueueAdmission(admission, catalog.queues, queues)
         self._tokens = DeliveryTokens(random_bytes)
         self._burial = Burial(reads, admission, writes)
+        self.redriving = Redriving(
+            catalog,
+            reads,
+            admission,
+            self._admission,
+            self._audited,
+            self._open,
+            writes.clock.wall_us,
+        )
         self._tools = Tools(
             reads,
             self._admission,
@@ -152,7 +162,9 @@ class WorkQueues:
             left = [
                 topic_id
                 for topic_id in known.union(live.topics if live is not None else ())
-                if (topic := self._catalog.find_id(topic_id)) and not patterns.cover(topic.name)
+                if (topic := self._catalog.find_id(topic_id))
+                and not patterns.cover(topic.name)
+                and topic.name != settings.dead_letter  # it knows what was redriven
             ]
             made = self._admission.admit_set(window, name, settings, by.owner, joined, left)
             if live is not None:
@@ -179,10 +191,17 @@ class WorkQueues:
         await self._audited.store(admit, by)
 
     async def restart(
-        self, name: str, start: From, topic: str | None, by: Actor = THE_APPLIANCE
+        self,
+        name: str,
+        start: From,
+        topic: str | None,
+        by: Actor = THE_APPLIANCE,
+        *,
+        dry_run: bool = False,
     ) -> dict[str, int]:
         """Read again from `start` on: one topic, or all that it reads. All leases end. Returns the
-        first offset of each topic. Raises QueueNotFoundError, TopicNotFoundError, and what reading
+        first offset of each topic, also if nothing is done (`dry_run`). Raises QueueNotFoundError,
+        TopicNotFoundError, and what reading
         raises."""
         topics = [
             one for one in (await self._open(name)).topics.values() if topic in (None, one.name)
@@ -201,7 +220,8 @@ class WorkQueues:
             return Action("queue_restarted", "queue", name, None, named)
 
         named = {one.name: starts[one.topic_id] for one in topics}
-        await self._audited.store(admit, by)
+        if not dry_run:
+            await self._audited.store(admit, by)
         return named
 
     async def describe(self, name: str) -> QueueView:

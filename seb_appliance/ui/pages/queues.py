@@ -9,6 +9,7 @@ import msgspec
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
+from seb_appliance.broker.queues.redriving import Wanted
 from seb_appliance.broker.queues.views import QueueView
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.values import From, ReadRequest
@@ -20,10 +21,10 @@ from seb_appliance.formats.queues.queues import (
     flat,
     nested,
 )
-from seb_appliance.ui.forms import Form, parsed
+from seb_appliance.ui.forms import Form, parsed, time_us, whole
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
 from seb_appliance.ui.pages.records import parts, places, unpacked
-from seb_appliance.ui.units import short
+from seb_appliance.ui.units import count, short
 
 routes = Routes()
 _PATH: Final = "/ui/queues"
@@ -71,7 +72,10 @@ async def show(visit: Visit) -> ASGIApp:
 
 
 async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
-    values = dict.fromkeys(("queue", *_FIELDS), "") | visit.form.values
+    defaults = {
+        n: "" if one.default is None else one.text(one.default) for n, one in SETTINGS.items()
+    }
+    values = {"queue": "", **defaults} | visit.form.values
     return visit.page(
         "queue_new",
         values=values,
@@ -126,6 +130,38 @@ async def show_one(visit: Visit, queue: str) -> ASGIApp:
 async def change(visit: Visit, queue: str) -> ASGIApp:
     visit.broker.queues.get(queue)
     return await _saved(visit, queue)
+
+
+@routes.post("/queues/{queue:str}/reset", {"time"}, again=_queue_page)
+async def reset(visit: Visit, queue: str) -> ASGIApp:
+    at_us = time_us(visit.form.text("time"), "The time")
+    start = From(earliest=True) if at_us is None else From(timestamp_us=at_us)
+    await visit.broker.queues.restart(queue, start, None, visit.actor)
+    return visit.see_other(f"{_PATH}/{queue}", "The queue has begun again there.")
+
+
+@routes.post("/queues/{queue:str}/purge", {"name"}, again=_queue_page)
+async def purge(visit: Visit, queue: str) -> ASGIApp:
+    if visit.form.text("name") != queue:
+        raise BadRequestError("This is not the name of the queue; nothing was dropped.")
+    await visit.broker.queues.restart(queue, From(latest=True), None, visit.actor)
+    return visit.see_other(f"{_PATH}/{queue}", "What waited in the queue is dropped.")
+
+
+@routes.post("/queues/{queue:str}/redrive", {"offset"}, again=_queue_page)
+async def redrive(visit: Visit, queue: str) -> ASGIApp:
+    """The dead letters that are chosen, or all."""
+    chosen = sorted({whole(text, "An offset") for text in visit.form.all("offset")})
+    wanted = Wanted(offsets=chosen or None)
+    redriving, total, before = visit.broker.queues.redriving, 0, 0
+    while True:
+        done = await redriving.redrive(queue, wanted, visit.actor, lambda _topic: None)
+        total, before = total + sum(done.records.values()), before + done.before
+        if done.next_offset is None or chosen:
+            break
+        wanted = Wanted(start=done.next_offset)
+    words = f"Records again: {count(total)}. Redriven before: {count(before)}."
+    return visit.see_other(f"{_PATH}/{queue}", words)
 
 
 @routes.post("/queues/{queue:str}/delete", {"name"}, again=_queue_page)

@@ -12,6 +12,7 @@ from seb_appliance.cli.options import (
     Json,
     ListsByDefault,
     Result,
+    ask,
     ask_for_the_name,
     declared_options,
     declared_value,
@@ -29,7 +30,7 @@ queue_argument = click.argument("queue")
 
 @click.group(cls=ListsByDefault)
 def queues() -> None:
-    """Work queues: list (the default), show, set, delete."""
+    """Work queues: list (the default), show, set, reset, purge, redrive, delete."""
 
 
 @queues.command("list")
@@ -104,6 +105,95 @@ def set_queue(
             if values[name] is None:
                 del values[name]
     return Result(client.ask("PUT", "queues", queue, body=nested(values)), _outline)
+
+
+@queues.command()
+@queue_argument
+@click.option(
+    "--to", metavar="WHERE", required=True, help="earliest, latest, N, -N (the last N), @time."
+)
+@click.option("--topic", metavar="TOPIC", help="Only this one.")
+@click.option("--dry-run", is_flag=True, help="Only show what it would do.")
+@yes_option
+@talks
+def reset(
+    client: HttpClient, queue: str, to: str, topic: str | None, dry_run: bool, yes: bool
+) -> Result:
+    """Hand out records of QUEUE again, or skip some. All leases end.
+
+    Shows how many records are not done, and asks.
+    """
+    return _reset(client, queue, {"to": to, "topic": topic}, dry_run, yes)
+
+
+@queues.command()
+@queue_argument
+@click.option("--topic", metavar="TOPIC", help="Only this one.")
+@click.option("--dry-run", is_flag=True, help="Only show what it would do.")
+@yes_option
+@talks
+def purge(client: HttpClient, queue: str, topic: str | None, dry_run: bool, yes: bool) -> Result:
+    """Drop what waits in QUEUE; the records stay in their topics. All leases end.
+
+    Shows how many records are not done, and asks.
+    """
+    return _reset(client, queue, {"to": "latest", "topic": topic}, dry_run, yes)
+
+
+def _reset(client: HttpClient, queue: str, body: Json, dry_run: bool, yes: bool) -> Result:
+    path = ("queues", queue, "reset")
+    if dry_run or not yes:
+        planned = client.ask("POST", *path, body={**body, "dry_run": True})
+        if dry_run:
+            return Result(planned, _reset_table)
+        click.echo(_reset_table(planned), err=True)
+        ask(f"Begin {queue} there, and forget what is not done?")
+    return Result(client.ask("POST", *path, body=body), _reset_table)
+
+
+def _reset_table(answer: Json) -> str:
+    rows = [(row["topic"], row["waiting"], row["offset"]) for row in answer["topics"]]
+    return table(("topic", "not done", "begins at"), rows, "no topics")
+
+
+@queues.command()
+@queue_argument
+@click.option(
+    "--offset",
+    "offsets",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="The dead letter at this offset of their topic. May be given again.",
+)
+@click.option("--topic", metavar="TOPIC", help="Only records of this topic.")
+@click.option("--reason", metavar="TEXT", help="Only those whose reason contains this.")
+@click.option("--to", metavar="TOPIC", help="Where they go. [the topic that they came from]")
+@click.option("--dry-run", is_flag=True, help="Only count them.")
+@talks
+def redrive(
+    client: HttpClient, queue: str, offsets: tuple[int, ...], dry_run: bool, **which: str | None
+) -> Result:
+    """Make records of the dead letters of QUEUE again, each once."""
+    body: Json = {name: value for name, value in which.items() if value is not None}
+    body["dry_run"] = dry_run
+    if offsets:
+        body["offsets"] = list(offsets)
+    records: dict[str, int] = {}
+    total: Json = {"dry_run": dry_run, "records": records, "before": 0, "next_offset": 0}
+    while total["next_offset"] is not None:
+        body["start"] = total["next_offset"]
+        done = client.ask("POST", "queues", queue, "redrive", body=body)
+        for name, count in done["records"].items():
+            records[name] = records.get(name, 0) + count
+        total |= {"before": total["before"] + done["before"], "next_offset": done["next_offset"]}
+    return Result(total, _redriven)
+
+
+def _redriven(total: Json) -> str:
+    rows = sorted(total["records"].items())
+    before = f"{total['before']:,} redriven before" if total["before"] else "nothing to redrive"
+    return table(("topic", "records"), rows, before)
 
 
 @queues.command()

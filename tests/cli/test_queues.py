@@ -1,0 +1,44 @@
+"""`seb queues …`"""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from typing import Any
+
+from tests.cli.conftest import Seb
+
+
+def work(seb: Seb, verb: str, **body: object) -> Any:
+    request = urllib.request.Request(
+        f"{seb.appliance.base_url}/v1/queues/work/{verb}",
+        json.dumps(body).encode(),
+        {
+            "Authorization": f"Bearer {seb.key_file.read_text().strip()}",
+            "Content-Type": "application/json",
+        },
+    )
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
+def test_a_queue_is_reset_purged_and_redriven(seb: Seb) -> None:
+    seb.good("queues", "set", "work", "--topic", "jobs", "--dead-letter", "dead")
+    seb.good("produce", "jobs", stdin=b"a\nb\nc\n")
+    taken = [one["delivery"] for one in work(seb, "take")["records"]]
+    work(seb, "reject", deliveries=taken[:2], reason="timeout")
+
+    assert seb.good("queues", "redrive", "work", "--dry-run").rows == [["jobs", "2"]]
+    assert seb.good("queues", "redrive", "work", "--offset", "1").rows == [["jobs", "1"]]
+    told = seb.good("queues", "redrive", "work", "--to", "other", "--json").json
+    assert (told["records"], told["before"]) == ({"other": 1}, 1)
+    assert "2 redriven before" in seb.good("queues", "redrive", "work").out
+
+    assert seb.good("queues", "purge", "work", "--dry-run").rows == [["jobs", "2", "4"]]
+    asked = seb("queues", "purge", "work", stdin=b"n\n")
+    assert (asked.code, "Begin work there" in asked.err) == (1, True)
+    assert seb.good("queues", "purge", "work", "--yes").rows == [["jobs", "2", "4"]]
+    assert seb.good("queues", "reset", "work", "--to", "-1", "--yes").rows == [["jobs", "0", "3"]]
+    (left,) = work(seb, "take")["records"]
+    assert (left["offset"], left["attempt"]) == (3, 1)
+    seb.refused("queues", "reset", "work", "--to", "nowhere", "--yes")
