@@ -72,6 +72,11 @@ def environment_without_settings() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
 
 
+def whole_environment() -> dict[str, str]:
+    """For a command of the user, which may call `seb`."""
+    return dict(os.environ)
+
+
 def _check_relations(settings: Settings) -> None:
     """What must hold between settings; BucketAddress.parse checks the bucket."""
     if settings.address.kind == "file":

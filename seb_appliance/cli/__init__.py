@@ -40,6 +40,7 @@ _COMMANDS: Final = {
         "queues.queues",
         "Work queues: list (the default), show, set, reset, purge, redrive, delete.",
     ),
+    "work": ("queues.work", "Run COMMAND for each record of QUEUE, until it is stopped."),
     "subscriptions": (
         "queues.subscriptions",
         "Queues sent to a URL: list (the default), show, set, pause, resume, test, replay, delete.",

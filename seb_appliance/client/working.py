@@ -94,12 +94,14 @@ class AsyncWorker:
         *,
         concurrency: int = 8,
         lease_ms: int = LEASE_MS,
+        follow: bool = True,
         patience_s: float = PATIENCE_S,
         clock: Clock | None = None,
         random: Callable[[], float] = random_numbers.random,
     ) -> None:
-        """Raises ConfigurationError."""
+        """`follow` False: `run` returns when nothing waits. Raises ConfigurationError."""
         self._queue = queue
+        self._follow = follow
         self._handler = handler
         self._concurrency = min(concurrency, limits.DELIVERIES_PER_REQUEST_MAX)
         self._lease_ms = lease_ms
@@ -126,10 +128,15 @@ class AsyncWorker:
         keeping = asyncio.create_task(self._keep_leases())
         try:
             while not self._stopping.is_set():
-                for delivery in await self._take():
+                taken = await self._take()
+                if not (taken or self._follow or self._running):
+                    break
+                for delivery in taken:
                     task = asyncio.create_task(self._work(delivery))
                     self._running[delivery.token] = task
-                while len(self._running) >= self._concurrency:
+                idles = not (taken or self._follow)
+                while self._running and (idles or len(self._running) >= self._concurrency):
+                    idles = False
                     await asyncio.wait(self._running.values(), return_when=asyncio.FIRST_COMPLETED)
             await self._drain()
         finally:
@@ -160,7 +167,7 @@ class AsyncWorker:
     async def _ask_for_records(self) -> list[Delivery]:
         asked = {
             "max": self._concurrency - len(self._running),
-            "wait_ms": _WAIT_MS,
+            "wait_ms": _WAIT_MS if self._follow else 0,
             "lease_ms": self._lease_ms,
             "values": "base64",
         }
@@ -260,6 +267,7 @@ class Worker:
         *,
         concurrency: int = 8,
         lease_ms: int = LEASE_MS,
+        follow: bool = True,
         patience_s: float = PATIENCE_S,
     ) -> None:
         self._handler = handler
@@ -271,6 +279,7 @@ class Worker:
             self._in_thread,
             concurrency=concurrency,
             lease_ms=lease_ms,
+            follow=follow,
             patience_s=patience_s,
         )
         self._stopping = threading.Event()

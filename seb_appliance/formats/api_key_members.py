@@ -9,7 +9,7 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.formats.declared import Declared, declared
 
-GrantOperation = Literal["produce", "consume", "manage", "admin"]
+GrantOperation = Literal["produce", "consume", "work", "manage", "admin"]
 GRANT_OPERATIONS: Final[tuple[GrantOperation, ...]] = get_args(GrantOperation)
 
 

@@ -41,6 +41,7 @@ NEEDED = {
     "queues purge": ["QUEUE", "--yes"],
     "queues redrive": ["QUEUE"],
     "queues delete": ["QUEUE", "--yes"],
+    "work": ["QUEUE", "--until-empty", "--json", "--", "true"],
     "subscriptions list": [],
     "subscriptions set": ["QUEUE", "--to", "http://127.0.0.1:9/"],
     "subscriptions show": ["QUEUE"],

@@ -1,4 +1,4 @@
-"""Who may ask for what: a row for each operation of the OpenAPI document, and ten who ask."""
+"""Who may ask for what: a row for each operation of the OpenAPI document, and eleven who ask."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from tests.support.go_client import ACCEPT, body_of, content_type
 # What an operation asks of its caller. `see`: any grant on the topic; a group is seen by who may
 # consume with it or manage it.
 Need = Literal[
-    "nothing", "any key", "see", "see group", "consume", "produce", "manage", "admin", "secret"
+    "nothing", "any key", "see", "see group", "see queue", "consume", "work", "produce", "manage",
+    "admin", "secret",
 ]  # fmt: skip
 
 # API keys by their grants on what starts with `target`; `other` has them all on what does not, and
@@ -19,6 +20,7 @@ GRANTS: Final[dict[str, tuple[str, ...]]] = {
     "other": ("consume", "produce", "manage"),
     "neighbour": ("consume", "produce", "manage"),
     "reader": ("consume",),
+    "worker": ("work",),
     "producer": ("produce",),
     "manager": ("manage",),
 }
@@ -30,7 +32,9 @@ LET_IN: Final[dict[Need, frozenset[str]]] = {
     "any key": frozenset({*GRANTS, "admin"}),
     "see": frozenset({"reader", "producer", "manager", "admin"}),
     "see group": frozenset({"reader", "manager", "admin"}),
+    "see queue": frozenset({"reader", "worker", "manager", "admin"}),
     "consume": frozenset({"reader", "admin"}),
+    "work": frozenset({"reader", "worker", "admin"}),
     "produce": frozenset({"producer", "admin"}),
     "manage": frozenset({"manager", "admin"}),
     "admin": frozenset({"admin"}),
@@ -99,14 +103,14 @@ ASKS: Final[dict[str, Ask]] = {
     "deleteGroup": Ask(need="manage", status=204),
     # work queues
     "listQueues": Ask(need="any key"),
-    "getQueue": Ask(need="see group"),
+    "getQueue": Ask(need="see queue"),
     "setQueue": Ask(need="admin", json={"topics": ["{topic}"]}),  # manage and consume
     "deleteQueue": Ask(need="manage", status=204),
-    "takeRecords": Ask(need="consume", json={}),
-    "ackDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
-    "retryDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
-    "rejectDeliveries": Ask(need="consume", json={"deliveries": ["x"]}),
-    "extendDeliveries": Ask(need="consume", json={"deliveries": ["x"], "lease_ms": 1000}),
+    "takeRecords": Ask(need="work", json={}),
+    "ackDeliveries": Ask(need="work", json={"deliveries": ["x"]}),
+    "retryDeliveries": Ask(need="work", json={"deliveries": ["x"]}),
+    "rejectDeliveries": Ask(need="work", json={"deliveries": ["x"]}),
+    "extendDeliveries": Ask(need="work", json={"deliveries": ["x"], "lease_ms": 1000}),
     "resetQueue": Ask(need="admin", json={"to": "latest"}),  # manage and consume
     "redriveQueue": Ask(need="manage", status=400, json={}),  # it has no topic of dead letters
     # subscriptions of streams: their workers show the token of a wake

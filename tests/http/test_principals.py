@@ -26,7 +26,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 METHODS = {"get", "put", "post", "patch", "delete"}
 # Lists: whoever has a key gets an answer, and others' things are not in it.
 LISTS: dict[str, Need] = {"listTopics": "see", "listGroups": "see group", "listInlets": "manage",
-                          "listQueues": "see group", "listSubscriptions": "manage"}  # fmt: skip
+                          "listQueues": "see queue", "listSubscriptions": "manage"}  # fmt: skip
 OF_MANY = {"readMany", "makeTicket"}
 ELSEWHERE = ("other", "neighbour")  # whose topics are others
 # Of a group, as if it were not there, to who may see none of its topics.

@@ -203,7 +203,8 @@ def check_seb(words: list[str], line: str) -> None:
         assert found is not None, line
         command = found
     flags = {flag for option in command.params for flag in (*option.opts, *option.secondary_opts)}
-    for word in words:
+    ours = words[: words.index("--")] if "--" in words else words  # behind it: another command
+    for word in ours:
         if word.startswith("--"):
             assert word.partition("=")[0].rstrip(".,;:)") in flags | {"--help"}, line
 

@@ -11,7 +11,13 @@ from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import ForbiddenError
 from seb_appliance.formats.api_key_members import Grant
 
-_OPERATIONS: Final = ("produce", "consume", "manage")
+# Each operation, and whose grants cover it: who may read a topic may work on its records, too.
+_COVERED_BY: Final = {
+    "produce": ("produce",),
+    "consume": ("consume",),
+    "work": ("work", "consume"),
+    "manage": ("manage",),
+}
 _Asked = tuple[int, str, str | None, str | None]
 
 
@@ -25,8 +31,8 @@ class CompiledGrants:
         self._by_topic = Patterns(grant.topics for grant in grants)
         self._by_group = Patterns(grant.groups for grant in grants)
         self._of_operation = {
-            operation: frozenset(i for i, g in enumerate(grants) if g.operation == operation)
-            for operation in _OPERATIONS
+            operation: frozenset(i for i, g in enumerate(grants) if g.operation in covers)
+            for operation, covers in _COVERED_BY.items()
         }
 
     def cover(self, operation: str, topic: str | None, group: str | None) -> bool:

@@ -129,8 +129,8 @@ def _row(key: Json) -> tuple[str | None, ...]:
 def create(client: HttpClient, name: str, **given: Any) -> Result:
     """Create an API key called NAME. Its secret is shown once, now.
 
-    Operations: produce, consume, manage, admin. Topics and groups are names or patterns (* is one
-    word, ** any number), all when they are left out.
+    Operations: produce, consume, work, manage, admin. Topics and groups are names or patterns (*
+    is one word, ** any number), all when they are left out.
     """
     return _secret(client.ask("POST", "api-keys", body={"name": name, **members_from(**given)}))
 

@@ -197,7 +197,7 @@ NAMES = WORDS.filter(bool)
 
 GRANTS = st.builds(
     Grant,
-    operation=st.sampled_from(["produce", "consume", "manage", "admin"]),
+    operation=st.sampled_from(["produce", "consume", "work", "manage", "admin"]),
     topics=st.sampled_from(["**", "orders.*", "null"]),
     groups=st.sampled_from(["**", "lake", "0"]),
 )

@@ -1,7 +1,7 @@
 """`/v1/queues` and `/v1/queues/{queue}`, and what an API key may do with a queue.
 
 A queue is to grants what a group is: an API key needs its operation on each topic that the queue
-reads, for a group pattern that matches the queue's name.
+reads, for a group pattern that matches the queue's name. `consume` covers `work`.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ async def authorize_queue(ctx: RequestContext, operation: str) -> None:
 
 
 def _sees(ctx: RequestContext, queue: str, topics: list[str]) -> bool:
-    return any(may_use(ctx, operation, queue, topics) for operation in ("consume", "manage"))
+    return any(may_use(ctx, operation, queue, topics) for operation in ("work", "manage"))
 
 
 def authorize_topics(ctx: RequestContext, patterns: Iterable[str]) -> None:
@@ -192,7 +192,7 @@ async def list_queues(ctx: RequestContext) -> object:
 async def get_queue(ctx: RequestContext) -> object:
     queue = queue_of(ctx)
     if not ctx.broker.may(ctx.call.key, "manage", group=queue):
-        ctx.broker.authorize(ctx.call.key, "consume", group=queue)
+        ctx.broker.authorize(ctx.call.key, "work", group=queue)
     if not _sees(ctx, queue, await ctx.broker.queues.topics_of(queue)):
         raise no_such_queue(queue)
     return _details(await ctx.broker.queues.describe(queue))

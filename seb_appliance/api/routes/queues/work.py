@@ -142,7 +142,7 @@ _TAKEN: Final = {
 )
 async def take_records(ctx: RequestContext) -> object:
     asked: Take = ctx.body
-    await authorize_queue(ctx, "consume")
+    await authorize_queue(ctx, "work")
     queue, owner = queue_of(ctx), ctx.call.owner
     taking = ctx.broker.queues.take(queue, asked.max, asked.wait_ms, asked.lease_ms, owner)
     taken = await unless_gone(taking, ctx.request, waits=asked.wait_ms > 0)
@@ -173,7 +173,7 @@ def _ending(
         errors=(*WRITE_ERRORS, QueueNotFoundError),
     )
     async def handle(ctx: RequestContext) -> object:
-        await authorize_queue(ctx, "consume")
+        await authorize_queue(ctx, "work")
         return ResultsOut(await end(ctx))
 
     return handle
