@@ -170,7 +170,7 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         lease = {"holder": "h", "ttl_ms": 60_000}
         taken = await seb.client.post(f"/v1/groups/{group}/lease", json=lease)
         generation = taken.json()["generation"]
-    if "{inlet}" in path:
+    if path.startswith("/v1/inlets"):
         inlet = {"topic": topic, "verify": {"scheme": "github"}, "secrets": ["a secret"]}
         await seb.client.put(f"/v1/inlets/{topic}", json=inlet)
     if path.startswith("/v1/queues"):

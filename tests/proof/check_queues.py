@@ -65,7 +65,8 @@ def check_queues(evidence: Evidence) -> Iterator[Violation]:
 
 def _one_lease(place: Place, takes: list[QueueCall], calls: _Calls) -> Iterator[Violation]:
     """While a worker of one appliance has a record, nobody else gets it from there."""
-    for first, second in pairwise(takes):
+    # By their answers: a take that was sent first may have waited until a record came back.
+    for first, second in pairwise(sorted(takes, key=lambda take: take.answered_s)):
         if first.port != second.port or second.answered_s >= first.sent_s + LEASE_S:
             continue
         if not any(first.sent_s <= call.sent_s < second.answered_s

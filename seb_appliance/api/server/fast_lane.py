@@ -17,7 +17,12 @@ from uvicorn.server import ServerState
 
 from seb_appliance.api.server.http_protocol import SebHttpProtocol
 from seb_appliance.api.server.plain_answers import PlainAnswers
-from seb_appliance.api.server.plain_requests import PlainCommit, PlainConsume, PlainProduce
+from seb_appliance.api.server.plain_requests import (
+    PlainCommit,
+    PlainConsume,
+    PlainProduce,
+    PlainWork,
+)
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.read.waiting import Waiter
 from seb_appliance.broker.shares import Reservation
@@ -31,7 +36,7 @@ _EMPTY_LINE: Final = b"\r\n\r\n"
 class _Arriving:
     """A plain request whose body is incomplete."""
 
-    plain: PlainProduce | PlainCommit
+    plain: PlainProduce | PlainCommit | PlainWork
     reservation: Reservation
     missing: int
     parts: list[bytes] = field(default_factory=list)
@@ -64,7 +69,7 @@ class FastLaneProtocol(SebHttpProtocol):
         self._answers = answers
         self._arriving: _Arriving | None = None
         self._busy = False
-        self._waiting: PlainProduce | PlainCommit | None = None  # for the bucket
+        self._waiting: PlainProduce | PlainCommit | PlainWork | None = None  # for the bucket
         self._commit: Commit | None = None  # that waits
         self._at_end: _AtEnd | None = None
         self._sending: Reservation | None = None  # of an answer
@@ -168,9 +173,16 @@ class FastLaneProtocol(SebHttpProtocol):
             self._arriving = None
             self._end_body()
 
-    def _write(self, plain: PlainProduce | PlainCommit, data: bytes, body_at: int) -> None:
+    def _write(
+        self, plain: PlainProduce | PlainCommit | PlainWork, data: bytes, body_at: int
+    ) -> None:
         if isinstance(plain, PlainProduce):
             admitted = self._answers.produce(plain, data, body_at, self)
+        elif isinstance(plain, PlainWork):
+            if plain.verb == "take":
+                self._take_records(plain, data, body_at)
+                return
+            admitted = self._answers.ack(plain, data[body_at:], self)
         else:
             self._commit = self._answers.commit(plain, data[body_at:], self)
             admitted = self._commit is not None
@@ -179,6 +191,15 @@ class FastLaneProtocol(SebHttpProtocol):
             return
         self._waiting = plain
         self._take()
+
+    def _take_records(self, plain: PlainWork, data: bytes, body_at: int) -> None:
+        dates, close = self.server_state.default_headers, self._closing
+        answer = self._answers.taken(plain, data[body_at:], dates, close=close)
+        if answer is None:
+            super().data_received(data)
+        else:
+            self._take()
+            self._send(*answer)
 
     def _consume(self, plain: PlainConsume, data: bytes) -> None:
         dates = self.server_state.default_headers
@@ -248,6 +269,8 @@ class FastLaneProtocol(SebHttpProtocol):
         dates, close = self.server_state.default_headers, self._closing
         if isinstance(plain, PlainProduce):
             answer = self._answers.produced(plain, admitted, window_s, put_s, dates, close=close)
+        elif isinstance(plain, PlainWork):
+            answer = self._answers.acknowledged(admitted, dates, close=close)
         else:
             assert self._commit is not None
             answer = self._answers.committed(self._commit, admitted, dates, close=close)

@@ -21,6 +21,7 @@ from seb_appliance.api.encoding.answers import (
     VERSION_HEADER,
     Headers,
     header_lines,
+    json_line,
     produced_body,
     produced_timing,
     status_line,
@@ -32,6 +33,13 @@ from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson
 from seb_appliance.api.encoding.trace_context import TRACEPARENT, keep_traceparent
 from seb_appliance.api.routes.groups.offsets import commit_of, committed_body, parse_offsets
+from seb_appliance.api.routes.queues.work import (
+    TAKEN_HEADERS,
+    ResultsOut,
+    parse_deliveries,
+    parse_take,
+    taken_parts,
+)
 from seb_appliance.api.routes.records.reading import consumed_headers, encode
 from seb_appliance.api.server.auth import token_of
 from seb_appliance.api.server.options import ApiOptions
@@ -42,6 +50,7 @@ from seb_appliance.api.server.plain_requests import (
     PlainHead,
     PlainProduce,
     PlainProtocol,
+    PlainWork,
     read_head,
 )
 from seb_appliance.broker.access.audit import Actor
@@ -49,6 +58,7 @@ from seb_appliance.broker.access.grants import grants_admin
 from seb_appliance.broker.append.acknowledgement import AckCallback
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
+from seb_appliance.broker.queues.work_queues import Result
 from seb_appliance.broker.read.waiting import Waiter
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import NO_QUOTAS, From, NewBatches, NewRecords
@@ -62,6 +72,8 @@ BODY_BYTES_MAX: Final = 64 * limits.KIB
 _CLOSE: Final = b"connection: close\r\n"
 
 
+_TAKEN_MAX: Final = 100  # more are encoded in steps
+_TOPICS_CHECKED_MAX: Final = 100  # of a queue, for each request
 HEADS_KEPT: Final = 8_192  # in each of two generations
 HEAD_BYTES_MAX: Final = 1 * limits.KIB  # a longer one is not kept: at most 16 MiB in all
 # So many digits are an offset in any case, and `offset` comes first and once (else the head fails).
@@ -282,6 +294,47 @@ class PlainAnswers:
         body = committed_body(commit, stored)
         return self._answer(200, [(b"content-type", JSON)], body, dates, close=close)
 
+    def _may_work(self, plain: PlainWork) -> bool:
+        queues, may = self._broker.queues, self._broker.may
+        topics = queues.read_by(plain.queue)
+        if topics is None or len(topics) > _TOPICS_CHECKED_MAX:
+            return False
+        return all(may(plain.key, "work", topic.name, plain.queue) for topic in topics)
+
+    def ack(self, plain: PlainWork, body: bytes, on_done: AckCallback) -> bool:
+        """Whether deliveries are acknowledged; then `on_done` gets the results."""
+        try:
+            tokens = parse_deliveries(body).deliveries
+            owner, queues = plain.key.api_key_id, self._broker.queues
+            return self._may_work(plain) and queues.ack_nowait(plain.queue, tokens, owner, on_done)
+        except SebError:
+            return False
+
+    def acknowledged(self, results: list[Result], dates: Headers, *, close: bool) -> bytes:
+        body = json_line(ResultsOut(results))
+        return self._answer(200, [(b"content-type", JSON)], body, dates, close=close)
+
+    def taken(
+        self, plain: PlainWork, body: bytes, dates: Headers, *, close: bool
+    ) -> tuple[list[Bytes], Reservation] | None:
+        """As `consumed`, of a queue."""
+        try:
+            asked = parse_take(body)
+            if asked.max > _TAKEN_MAX or not self._may_work(plain):
+                return None
+            taken = self._broker.queues.take_nowait(
+                plain.queue, asked.max, BODY_BYTES_MAX, asked.lease_ms
+            )
+        except SebError:
+            return None
+        if not taken:
+            return None
+        parts = list[Bytes](taken_parts(self._broker, plain.queue, taken, asked.values))
+        answer = self._sent(plain, 200, list(TAKEN_HEADERS), parts, dates, close=close)
+        if answer is None:
+            self._broker.queues.undo(plain.queue, taken)
+        return answer
+
     def consumed(
         self, plain: PlainConsume, dates: Headers, *, close: bool, waits: bool = True
     ) -> tuple[list[Bytes], Reservation] | None:
@@ -299,6 +352,19 @@ class PlainAnswers:
         else:
             status, headers = 200, consumed_headers(result, plain.chosen)
             parts = list(encode(result, plain.chosen, plain.shape))
+        return self._sent(plain, status, headers, parts, dates, close=close)
+
+    def _sent(
+        self,
+        plain: PlainHead,
+        status: int,
+        headers: Headers,
+        parts: list[Bytes],
+        dates: Headers,
+        *,
+        close: bool,
+    ) -> tuple[list[Bytes], Reservation] | None:
+        """With the head before `parts`; None if there is no room for them."""
         length = sum(map(len, parts))
         reservation = _reserve(self._broker.reading, plain.key.api_key_id, length)
         if reservation is None:

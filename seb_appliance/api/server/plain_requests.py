@@ -81,7 +81,15 @@ class PlainCommit(_Plain):
     group: str
 
 
-PlainHead = PlainProduce | PlainConsume | PlainCommit
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlainWork(_Plain):
+    """`take` or `ack` of a queue whose deliveries the key may end."""
+
+    queue: str
+    verb: str
+
+
+PlainHead = PlainProduce | PlainConsume | PlainCommit | PlainWork
 
 
 class ParsedHead:
@@ -181,6 +189,7 @@ class PlainProtocol:
 
 _RECORDS_URL: Final = re.compile(rb"/v1/topics/([A-Za-z0-9_.-]{1,128})/records(?:\?(.*))?")
 _OFFSETS_URL: Final = re.compile(rb"/v1/groups/([A-Za-z0-9_.-]{1,128})/offsets")
+_QUEUE_URL: Final = re.compile(rb"/v1/queues/([A-Za-z0-9_.-]{1,128})/(take|ack)")
 
 
 def read_head(head: ParsedHead) -> PlainHead | None:
@@ -188,7 +197,8 @@ def read_head(head: ParsedHead) -> PlainHead | None:
     if offsets is not None and head.method == b"PUT":
         return _commit(head, check_group_name(offsets[1].decode()))
     if records is None:
-        return None
+        work = _QUEUE_URL.fullmatch(head.url) if head.method == b"POST" else None
+        return None if work is None else _work(head, work[1].decode(), work[2].decode())
     topic = check_topic_name(records[1].decode())
     if head.method == b"POST" and records[2] is None:
         return _produce(head, topic)
@@ -202,6 +212,20 @@ def _commit(head: ParsedHead, group: str) -> PlainCommit | None:
     check_json_type(b"{}", head.headers)
     return PlainCommit(
         key=head.key, until_us=head.until_us, content_length=head.length, group=group
+    )
+
+
+def _work(head: ParsedHead, queue: str, verb: str) -> PlainWork | None:
+    if not head.length:
+        return None
+    head.access.authorize(head.key, "work", group=check_topic_name(queue, "queue"))
+    check_json_type(b"{}", head.headers)
+    return PlainWork(
+        key=head.key,
+        until_us=head.until_us,
+        content_length=head.length,
+        queue=queue,
+        verb=verb,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.callbacks import tell
@@ -25,6 +25,17 @@ class AckCallback(Protocol):
     def stored(self, admitted: Any, window_s: float, put_s: float) -> None: ...
 
     def failed(self, error: SebError) -> None: ...
+
+
+class _Nobody:
+    """Whatever becomes of it: the next event of the queue, or a restart, finds the same again."""
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None: ...
+
+    def failed(self, error: SebError) -> None: ...
+
+
+NOBODY: Final = _Nobody()
 
 
 class Stored(NamedTuple):

@@ -23,7 +23,7 @@ from seb_appliance.broker.record_keys.queries import key_of, pick
 from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.topics.names import Patterns
 from seb_appliance.broker.topics.topic import Topic
-from seb_appliance.broker.values import BatchSlice, From, ReadRequest
+from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import (
     OffsetExpiredError,
@@ -36,6 +36,14 @@ from seb_appliance.formats.queues.queues import FailedDelivery
 
 _AT_ONCE: Final = 500  # leases that end, or retries that come due, without a break
 _READS_PER_TAKE: Final = 32  # so that a taker whose records are all parked answers some day
+
+# The topic was trimmed, deleted or replaced meanwhile.
+_GONE: Final = (
+    OffsetExpiredError,
+    OffsetOutOfRangeError,
+    TopicNotFoundError,
+    TopicReplacedError,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +241,17 @@ class LiveQueue:
             return await self._read_ready(room, left_bytes)
         if self.deliveries.aside >= limits.QUEUE_ASIDE_MAX:
             return None
+        if (fresh := self._next_new(room, left_bytes)) is None:
+            return None
+        topic, request = fresh
+        try:
+            result = await self._tools.reads.read(topic.name, request)
+        except _GONE:
+            return []  # trimmed or deleted meanwhile: the next look tells
+        return self._meet(topic, result)
+
+    def _next_new(self, room: int, left_bytes: int) -> tuple[Topic, ReadRequest] | None:
+        """Where the next new records are. The topics take turns."""
         while self._fresh:
             topic_id = next(iter(self._fresh))
             topic = self.topics[topic_id]
@@ -243,21 +262,13 @@ class LiveQueue:
             if new is None:
                 del self._fresh[topic_id]
                 continue
-            # The topics take turns.
             self._fresh[topic_id] = self._fresh.pop(topic_id)
-            return await self._read_new(topic, new, room, left_bytes)
+            begin, end = From(offset=new[0]), From(offset=new[1])
+            return topic, ReadRequest(begin, end, room, left_bytes, topic_id=topic_id)
         return None
 
-    async def _read_new(
-        self, topic: Topic, new: tuple[int, int], room: int, left_bytes: int
-    ) -> list[tuple[Topic, BatchSlice]]:
-        request = ReadRequest(
-            From(offset=new[0]), From(offset=new[1]), room, left_bytes, topic_id=topic.topic_id
-        )
-        try:
-            result = await self._tools.reads.read(topic.name, request)
-        except (OffsetExpiredError, OffsetOutOfRangeError, TopicNotFoundError, TopicReplacedError):
-            return []  # trimmed or deleted meanwhile: the next look tells
+    def _meet(self, topic: Topic, result: ReadResult) -> list[tuple[Topic, BatchSlice]]:
+        """The new records that may be handed out now."""
         if topic.topic_id not in self.topics or self.closed:
             return []
         now, ready = self.now, list[tuple[Topic, BatchSlice]]()
@@ -271,6 +282,32 @@ class LiveQueue:
         self._lose(topic.topic_id, result.next_offset)
         self._look_at_doomed()
         return ready
+
+    def take_nowait(self, most: int, most_bytes: int, lease_s: float) -> list[Taken]:
+        """New records of one topic that are in memory; none where it is needed to wait or to look
+        elsewhere. Raises what `take` raises."""
+        if self.closed or self._is_looking:
+            return []
+        self.pass_time()
+        room = min(most, self.settings.max_in_flight - len(self.deliveries.out))
+        if room <= 0 or self.deliveries.ready or self.deliveries.aside >= limits.QUEUE_ASIDE_MAX:
+            return []
+        self._tools.shares.check(self.owner, room)
+        if (fresh := self._next_new(room, most_bytes)) is None:
+            return []
+        topic, request = fresh
+        try:
+            result = self._tools.reads.read_nowait(topic.name, request)
+        except _GONE:
+            return []
+        if result is None:
+            return []
+        found = [self._hand_out(of, piece, lease_s) for of, piece in self._meet(topic, result)]
+        self._write()
+        self.adjust()
+        if self._fresh or self.deliveries.ready:
+            self._wake_one()
+        return found
 
     async def _read_ready(
         self, room: int, left_bytes: int

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
+from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Place
+from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.formats.queues.queues import QueueSettings
 
 
@@ -65,3 +69,26 @@ class HeldRecord:
     first_us: int
     left_s: float
     reason: str
+
+
+def held_records(
+    topics: Mapping[int, Topic], deliveries: Deliveries, now_s: float, most: int
+) -> list[HeldRecord]:
+    """At most `most` of each state."""
+    rows: list[HeldRecord] = []
+
+    def add(
+        place: Place, state: HeldState, attempts: int, one: Aside | Out, until_s: float
+    ) -> None:
+        topic, left_s = topics[place.topic_id].name, max(0.0, until_s - now_s)
+        reason = one.reason if isinstance(one, Aside) else ""
+        row = HeldRecord(topic, place.offset, state, attempts, one.first_us, left_s, reason)
+        rows.append(row)
+
+    for place, out in islice(deliveries.out.items(), most):
+        add(place, "in flight", out.attempt, out, out.ends_s)
+    for place, aside in islice(deliveries.waiting.items(), most):
+        add(place, "waits for a retry", aside.attempts, aside, aside.due_s)
+    for place, aside in islice(deliveries.doomed.items(), most):
+        add(place, "to become a dead letter", aside.attempts, aside, now_s)
+    return rows

@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from itertools import count, islice
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from functools import partial
+from itertools import count
 from typing import Literal
 
 import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, AuditedWrites
+from seb_appliance.broker.append.acknowledgement import NOBODY, AckCallback
 from seb_appliance.broker.append.admission import Admission
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.groups.groups import Lag
 from seb_appliance.broker.queues.admission import QueueAdmission, no_such_queue
 from seb_appliance.broker.queues.burial import Burial
-from seb_appliance.broker.queues.deliveries import Aside, Out, Place
+from seb_appliance.broker.queues.deliveries import Place
 from seb_appliance.broker.queues.live_queue import LiveQueue, Taken, Tools
 from seb_appliance.broker.queues.progress import Progress, Queue
 from seb_appliance.broker.queues.redriving import Redriving
 from seb_appliance.broker.queues.tokens import DeliveryTokens
-from seb_appliance.broker.queues.views import HeldRecord, HeldState, QueueTopicView, QueueView
+from seb_appliance.broker.queues.views import (
+    HeldRecord,
+    QueueTopicView,
+    QueueView,
+    held_records,
+)
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.read.waiting import WaitingReaders
 from seb_appliance.broker.shares import AllShares
@@ -35,7 +42,7 @@ from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import From
-from seb_appliance.errors import BadRequestError, SebError, ShuttingDownError, TopicNotFoundError
+from seb_appliance.errors import BadRequestError, ShuttingDownError, TopicNotFoundError
 from seb_appliance.formats.queues.queues import QueueSettings
 from seb_appliance.tasks import Supervisor, in_slices
 
@@ -258,25 +265,8 @@ class WorkQueues:
 
     async def held(self, name: str, most: int) -> list[HeldRecord]:
         """At most `most` of each state. Raises QueueNotFoundError."""
-        live, now_s = await self._open(name), self._writes.clock.monotonic_s()
-        rows: list[HeldRecord] = []
-
-        def add(
-            place: Place, state: HeldState, attempts: int, aside: Aside | Out, at_s: float
-        ) -> None:
-            topic = live.topics[place.topic_id].name
-            why = aside.reason if isinstance(aside, Aside) else ""
-            left_s = max(0.0, at_s - now_s)
-            row = HeldRecord(topic, place.offset, state, attempts, aside.first_us, left_s, why)
-            rows.append(row)
-
-        for place, out in islice(live.deliveries.out.items(), most):
-            add(place, "in flight", out.attempt, out, out.ends_s)
-        for place, aside in islice(live.deliveries.waiting.items(), most):
-            add(place, "waits for a retry", aside.attempts, aside, aside.due_s)
-        for place, aside in islice(live.deliveries.doomed.items(), most):
-            add(place, "to become a dead letter", aside.attempts, aside, now_s)
-        return rows
+        live = await self._open(name)
+        return held_records(live.topics, live.deliveries, self._writes.clock.monotonic_s(), most)
 
     async def topics_of(self, name: str) -> list[str]:
         """The names of the topics that it reads. Raises QueueNotFoundError."""
@@ -300,6 +290,21 @@ class WorkQueues:
             if found or not live.closed or left_s <= 0:
                 return found
 
+    def take_nowait(
+        self, name: str, most: int, most_bytes: int, lease_ms: int | None
+    ) -> list[Taken]:
+        """As `take`, if nothing is to be waited for; else nothing. Raises what `take` raises."""
+        self._check_writable()
+        live = self._live.get(name)
+        if live is None:
+            return []
+        return live.take_nowait(most, most_bytes, (lease_ms or live.settings.lease_ms) / 1_000)
+
+    def read_by(self, name: str) -> Collection[Topic] | None:
+        """The topics that the queue reads, if it is at work."""
+        live = self._live.get(name)
+        return None if live is None else live.topics.values()
+
     def undo(self, name: str, taken: list[Taken]) -> None:
         """They could not be sent to their taker."""
         if (live := self._live.get(name)) is not None:
@@ -312,11 +317,19 @@ class WorkQueues:
     async def ack(self, name: str, tokens: Sequence[str], owner: str) -> list[Result]:
         """One result for each; what is acknowledged is stored. Raises QueueNotFoundError, and what
         an append raises."""
+        return await self._end(name, tokens, owner, _ack)
 
-        def ack(live: LiveQueue, window: Window, place: Place) -> None:
-            live.settle_out(window, place, "acked")
-
-        return await self._end(name, tokens, owner, ack)
+    def ack_nowait(
+        self, name: str, tokens: Sequence[str], owner: str, on_done: AckCallback
+    ) -> bool:
+        """As `ack`: `on_done` gets the results. False, and nothing happened, where `ack` would
+        raise, or has nothing to store."""
+        live = self._live.get(name)
+        if live is None:
+            return False
+        admit = partial(self._admit_ends, live, tokens, _ack, [])
+        linger_ms = self._writes.linger.default_ms
+        return self._writes.operate_nowait(admit, linger_ms, owner, on_done)
 
     async def retry(
         self, name: str, tokens: Sequence[str], delay_ms: int | None, owner: str
@@ -375,19 +388,28 @@ class WorkQueues:
         live = await self._open(name)
         results = list[Result]()
 
-        def admit(window: Window) -> bool:
-            for token in tokens:
-                place, result = self._standing(live, token)
-                results.append(result)
-                if place is not None:
-                    end(live, window, place)
-            live.moved()
-            return "ok" in results
-
+        admit = partial(self._admit_ends, live, tokens, end, results)
         changed = await self._writes.operate(admit, self._writes.linger.default_ms, owner)
         if not changed:  # what was settled before may not be stored yet
             await self._writes.once_stored(self._admission.changed_in(name))
         return results
+
+    def _admit_ends(
+        self,
+        live: LiveQueue,
+        tokens: Sequence[str],
+        end: Callable[[LiveQueue, Window, Place], None],
+        results: list[Result],
+        window: Window,
+    ) -> list[Result] | bool:
+        """The results, or False if nothing is to be stored."""
+        for token in tokens:
+            place, result = self._standing(live, token)
+            results.append(result)
+            if place is not None:
+                end(live, window, place)
+        live.moved()
+        return "ok" in results and results
 
     def _standing(self, live: LiveQueue, token: str) -> tuple[Place | None, Result]:
         """The place, if the lease is live."""
@@ -451,19 +473,12 @@ class WorkQueues:
             live.write_into,
             self._writes.linger.default_ms,
             live.owner,
-            _NOBODY,
+            NOBODY,
         )
 
 
-class _Nobody:
-    """Whatever becomes of it: the next event of the queue, or a restart, finds the same again."""
-
-    def stored(self, admitted: object, window_s: float, put_s: float) -> None: ...
-
-    def failed(self, error: SebError) -> None: ...
-
-
-_NOBODY = _Nobody()
+def _ack(live: LiveQueue, window: Window, place: Place) -> None:
+    live.settle_out(window, place, "acked")
 
 
 def _reads_alike(before: QueueSettings, after: QueueSettings) -> bool:

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.answers import format_time
+from seb_appliance.api.encoding.answers import JSON, format_time
 from seb_appliance.api.encoding.record_encoding import ValueShape, record_parts
 from seb_appliance.api.openapi.shared import READ_ERRORS, RECORD, WRITE_ERRORS
 from seb_appliance.api.routes.queues.queues import authorize_queue, queue_of
@@ -21,6 +21,7 @@ from seb_appliance.api.routes.route import (
     json_reply,
     route,
 )
+from seb_appliance.api.server.bodies import decode_json
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.queues.deliveries import Place
 from seb_appliance.broker.queues.live_queue import Taken
@@ -98,7 +99,25 @@ class ResultsOut(msgspec.Struct):
     results: list[Result]
 
 
-def _parts(broker: Broker, queue: str, taken: list[Taken], shape: ValueShape) -> Iterator[bytes]:
+TAKEN_HEADERS: Final = ((b"content-type", JSON), NO_STORE)
+_take_decoder: Final = msgspec.json.Decoder(Take)
+_deliveries_decoder: Final = msgspec.json.Decoder(Deliveries)
+
+
+def parse_take(body: bytes) -> Take:
+    """Raises BadJsonError."""
+    return decode_json(body, _take_decoder)
+
+
+def parse_deliveries(body: bytes) -> Deliveries:
+    """Raises BadJsonError."""
+    return decode_json(body, _deliveries_decoder)
+
+
+def taken_parts(
+    broker: Broker, queue: str, taken: list[Taken], shape: ValueShape
+) -> Iterator[bytes]:
+    """The body of the answer to a take."""
     opening = b'{"records":['
     for one in taken:
         deliveries = iter(one.deliveries)
@@ -146,8 +165,8 @@ async def take_records(ctx: RequestContext) -> object:
     queue, owner = queue_of(ctx), ctx.call.owner
     taking = ctx.broker.queues.take(queue, asked.max, asked.wait_ms, asked.lease_ms, owner)
     taken = await unless_gone(taking, ctx.request, waits=asked.wait_ms > 0)
-    headers = [(b"content-type", b"application/json"), NO_STORE]
-    parts = _parts(ctx.broker, queue, taken, asked.values)
+    headers = list(TAKEN_HEADERS)
+    parts = taken_parts(ctx.broker, queue, taken, asked.values)
     try:
         return await encoded(ctx.broker, ctx.call, headers, parts)
     except BaseException:  # there is no room for the answer
