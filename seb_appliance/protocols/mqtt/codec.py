@@ -41,7 +41,6 @@ class Code:
     BAD_ALIAS = 0x94
     TOO_LARGE = 0x95
     QUOTA = 0x97
-    NO_RETAIN = 0x9A
     NO_SHARED = 0x9E
 
 
@@ -334,12 +333,14 @@ def write_connack(version: int, code: int, given: Mapping[str, Any]) -> bytes:
 
 @dataclass(slots=True)
 class Subscription:
-    """Without what concerns retained messages, which are not supported."""
+    """`retain_handling`: whether retained messages are sent: 0 yes, 1 only if it is new, 2 no."""
 
     topic_filter: str
     qos: int
     no_local: bool = False
     identifier: int | None = None
+    retain_as_published: bool = False
+    retain_handling: int = 0
 
 
 def read_subscribe(body: bytes, version: int) -> tuple[int, list[Subscription]]:
@@ -357,7 +358,10 @@ def read_subscribe(body: bytes, version: int) -> tuple[int, list[Subscription]]:
         if no_local and topic_filter.startswith("$share/"):
             raise MqttError(Code.PROTOCOL_ERROR, "no local does not go with a shared subscription")
         identifier = given.get("subscription_id")
-        found.append(Subscription(topic_filter, options & 3, no_local, identifier))
+        handling, as_published = options >> 4 & 3, bool(options & 8)
+        found.append(
+            Subscription(topic_filter, options & 3, no_local, identifier, as_published, handling)
+        )
     return packet_id, _not_empty(found)
 
 

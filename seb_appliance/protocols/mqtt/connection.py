@@ -9,15 +9,16 @@ from typing import Any, Final, Protocol
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation, Shares
-from seb_appliance.broker.values import ApiKeyView, NewRecords
+from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.clock import Timer
-from seb_appliance.errors import SebError, UnauthenticatedError
+from seb_appliance.errors import UnauthenticatedError
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.dispatching import Dispatcher
+from seb_appliance.protocols.mqtt.incoming import Incoming
 from seb_appliance.protocols.mqtt.outgoing import Outgoing
-from seb_appliance.protocols.mqtt.publishing import Pending, Publisher, code_of
-from seb_appliance.protocols.mqtt.records import Grants, check_filter, check_topic, to_records
+from seb_appliance.protocols.mqtt.records import check_filter
+from seb_appliance.protocols.mqtt.retained import Retained, RetainedSender
 
 AT_ONCE: Final = 64  # packets between two turns of the event loop: about 1 ms
 _GRACE: Final = 1.5  # times the keep-alive
@@ -32,6 +33,7 @@ class Server(Protocol):
     counts: Counter[str]
     room: Shares
     dispatcher: Dispatcher
+    retained: Retained
 
     def opened(self, connection: Connection) -> bool: ...
 
@@ -43,7 +45,7 @@ class Server(Protocol):
 
     def new_client_id(self) -> str: ...
 
-    def publish_will(self, will: Publish, publisher: Publisher) -> None: ...
+    def publish_will(self, will: Publish, incoming: Incoming) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -51,12 +53,6 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._broker = server.broker
         self._framer = codec.Framer()
-        self._aliases: dict[int, str] = {}
-        self._exactly_once: dict[int, bool] = {}  # packet id: whether it is stored
-        self._in_flight = 0  # messages that are being stored, and their bytes
-        self._in_flight_bytes = 0
-        self._unacknowledged = 0  # QoS 1 and 2, as the client counts them
-        self._storing: asyncio.Task[None] | None = None  # one that waits for room
         self._scheduled = False
         self._reading = True
         self._closing = False
@@ -88,15 +84,15 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._reserved.release()
-        if self._storing is not None:
-            self._storing.cancel()
         if self.key is not None:
+            self.incoming.close()
             self.outgoing.close()
+            self._retained.close()
         self._server.closed(self)
         if self._will is None or self.key is None:
             return
         if self._broker.access.still_holds(self.key, self._until_us):
-            self._server.publish_will(self._will, self.publisher)
+            self._server.publish_will(self._will, self.incoming)
 
     def pause_writing(self) -> None:
         self._is_clogged = True
@@ -143,11 +139,9 @@ class Connection(asyncio.Protocol):
     @property
     def _must_wait(self) -> bool:
         return (
-            self._storing is not None
-            or self._finishing
+            self._finishing
             or self._is_clogged
-            or self._in_flight >= 2 * limits.MQTT_IN_FLIGHT_MAX
-            or self._in_flight_bytes >= limits.MQTT_IN_FLIGHT_BYTES_MAX
+            or (self.key is not None and self.incoming.must_wait)
         )
 
     def _heard(self, *, is_whole: bool) -> None:
@@ -176,7 +170,8 @@ class Connection(asyncio.Protocol):
                 raise MqttError(Code.PROTOCOL_ERROR, "the first packet is no CONNECT")
             self._connect(body)
         elif kind == codec.PUBLISH:
-            self._publish(first & 15, body)
+            self._check_key()
+            self.incoming.publish(first & 15, body)
         elif kind in (codec.PUBACK, codec.PUBREC, codec.PUBCOMP, codec.PUBREL):
             self._acknowledged(kind, *codec.read_ack(kind, body, self.version))
         elif kind == codec.SUBSCRIBE:
@@ -208,7 +203,11 @@ class Connection(asyncio.Protocol):
             return
         self._framer.largest = limits.MQTT_PACKET_BYTES_MAX
         given = asked.properties
+        server = self._server
         self.outgoing = Outgoing(self, self._broker, key, given)
+        self._retained = RetainedSender(
+            server.retained, self.outgoing, self.client_id, server.counts
+        )
         self._reserved = Reservation(self._broker.pending, key.api_key_id)
         self.key, self._will = key, asked.will
         self._server.entered(self)
@@ -216,7 +215,6 @@ class Connection(asyncio.Protocol):
                                  limits.MQTT_KEEP_ALIVE_S_MAX)  # fmt: skip
         told = dict[str, object](
             receive_maximum=limits.MQTT_IN_FLIGHT_MAX,
-            retain_available=0,
             maximum_packet=limits.MQTT_PACKET_BYTES_MAX,
             topic_alias_maximum=limits.MQTT_ALIASES_MAX,
             shared_available=0,
@@ -248,10 +246,12 @@ class Connection(asyncio.Protocol):
         if self._broker.stopping:
             raise MqttError(Code.STOPPING, "the appliance is stopping")
         self._until_us = access.holds_until_us(key)
-        self._grants = Grants(key, self._server.topic)
-        self.publisher = Publisher(self._broker, key, self._server.topic)
+        server = self._server
+        self.incoming = Incoming(
+            self, self._broker, key, server.topic, server.retained, server.counts
+        )
         if asked.will is not None:
-            self._check_message(asked.will)
+            self.incoming.check(asked.will)
         self.client_id = asked.client_id or self._server.new_client_id()
         if not self._server.room.try_take(key.api_key_id, 1):
             raise MqttError(Code.QUOTA, "there are too many MQTT connections")
@@ -276,7 +276,7 @@ class Connection(asyncio.Protocol):
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._finishing and not (self._in_flight or self._storing):
+        if self._finishing and not (self.key is not None and self.incoming.is_busy):
             self.end(Code.STOPPING, "the appliance is stopping")
 
     def close(self) -> None:
@@ -315,126 +315,28 @@ class Connection(asyncio.Protocol):
         began_s = self._unfinished_s
         if began_s is not None and now_s - began_s >= limits.MQTT_UNFINISHED_S_MAX:
             self.end(Code.KEEP_ALIVE, "the rest of a packet has not come")
-        elif now_s - self._heard_s >= self._keep_alive_s * _GRACE and not (
-            self._storing is not None or self._in_flight
-        ):
+        elif now_s - self._heard_s >= self._keep_alive_s * _GRACE and not self.incoming.is_busy:
             self.end(Code.KEEP_ALIVE, "nothing has come for too long")
         elif not self._broker.access.still_holds(self.key, self._until_us):
             self.end(Code.NOT_AUTHORIZED, "the API key has changed or expired")
         else:
             self._arm()
 
-    # --- messages in ---
+    # --- messages ---
 
-    def _check_message(self, message: Publish) -> None:
-        """Raises MqttError."""
-        check_topic(message.topic)
-        if message.retain:
-            raise MqttError(Code.NO_RETAIN, "retained messages are not supported")
-        if not self._grants.may_publish(message.topic):
-            text = f"the API key has no grant to produce to {message.topic[:100]!r}"
-            raise MqttError(Code.NOT_AUTHORIZED, text)
-
-    def _publish(self, flags: int, body: bytes) -> None:
-        message = codec.read_publish(flags, body, self.version)
-        self._resolve_alias(message)
-        self._check_key()
-        known = self._exactly_once.get(message.packet_id) if message.qos == 2 else None
-        if known is not None:  # sent again: its PUBREC follows once it is stored
-            if known:
-                self._acknowledge(codec.PUBREC, message.packet_id)
-            return
-        if message.qos:
-            too_many = self.version == V5 and self._unacknowledged >= limits.MQTT_IN_FLIGHT_MAX
-            if too_many or len(self._exactly_once) >= limits.MQTT_IN_FLIGHT_MAX:
-                raise MqttError(Code.TOO_MANY_IN_FLIGHT, "there are too many unfinished messages")
-        try:
-            self._check_message(message)
-            origin = self.client_id if self.wants_origin else ""
-            records = to_records(message, self._broker.clock.wall_us(), origin)
-        except MqttError as error:
-            if self.version != V5 or not message.qos or error.code == Code.NO_RETAIN:
-                raise
-            self._acknowledge(codec.PUBACK if message.qos == 1 else codec.PUBREC,
-                              message.packet_id, error)  # fmt: skip
-            return
-        self._store(records, Pending(self, message))
-
-    def _resolve_alias(self, message: Publish) -> None:
-        alias = message.properties.pop("topic_alias", None)
-        if alias is None:
-            return
-        if not 0 < alias <= limits.MQTT_ALIASES_MAX:
-            raise MqttError(Code.BAD_ALIAS, "the topic alias is too large, or 0")
-        if message.topic:
-            self._aliases[alias] = check_topic(message.topic)
-        elif alias in self._aliases:
-            message.topic = self._aliases[alias]
-        else:
-            raise MqttError(Code.PROTOCOL_ERROR, "the topic alias stands for nothing")
-
-    def _store(self, records: NewRecords, pending: Pending) -> None:
-        self._in_flight += 1
-        self._in_flight_bytes += pending.size_bytes
-        self._unacknowledged += pending.qos > 0
-        if pending.qos == 2:
-            self._exactly_once[pending.packet_id] = False
-        if not self.publisher.store_nowait(records, pending):
-            self._storing = asyncio.create_task(self._store_later(records, pending), name="mqtt")
-
-    async def _store_later(self, records: NewRecords, pending: Pending) -> None:
-        """No packet is taken meanwhile, so that the order stays."""
-        try:
-            await self.publisher.store(records, pending.size_bytes)
-        except MqttError as error:
-            self._storing = None
-            self._not_stored(pending, error)
-        else:
-            self._storing = None
-            self._heard_s = self._broker.clock.monotonic_s()
-            self.stored(pending)
-            self._process()
-
-    def stored(self, pending: Pending) -> None:
-        """The bucket has it."""
-        self._server.counts["stored"] += 1
-        was_waiting = self._leave(pending)
-        if pending.qos == 1:
-            self._unacknowledged -= 1
-            self._acknowledge(codec.PUBACK, pending.packet_id)
-        elif pending.qos == 2:
-            self._exactly_once[pending.packet_id] = True
-            self._acknowledge(codec.PUBREC, pending.packet_id)
-        if was_waiting and not self._closing:
+    def go_on(self) -> None:
+        """Something was stored that packets had to wait for."""
+        self._heard_s = self._broker.clock.monotonic_s()
+        if not self._closing:
             self._schedule()
+
+    def done(self) -> None:
+        """Something was stored."""
         self._end_if_done()
-
-    def failed(self, pending: Pending, error: SebError) -> None:
-        """After it was admitted: whether the bucket has it is not known."""
-        self._not_stored(pending, MqttError(code_of(error), error.detail))
-
-    def _not_stored(self, pending: Pending, error: MqttError) -> None:
-        """Without an acknowledgement the client sends it again."""
-        self._leave(pending)
-        self._server.counts["failed"] += 1
-        self.end(error.code, error.text)
-
-    def _leave(self, pending: Pending) -> bool:
-        was_waiting = self._must_wait
-        self._in_flight -= 1
-        self._in_flight_bytes -= pending.size_bytes
-        return was_waiting
-
-    def _acknowledge(self, kind: int, packet_id: int, error: MqttError | None = None) -> None:
-        code, text = (Code.SUCCESS, "") if error is None else (error.code, error.text)
-        if error is not None:
-            self._server.counts["refused"] += 1
-        self.write(codec.write_ack(kind, packet_id, self.version, code, text))
 
     def _acknowledged(self, kind: int, packet_id: int, code: int) -> None:  # noqa: ARG002
         if kind == codec.PUBREL:
-            self._unacknowledged -= self._exactly_once.pop(packet_id, None) is not None
-            self._acknowledge(codec.PUBCOMP, packet_id)
+            self.incoming.released(packet_id)
         elif kind == codec.PUBACK:
             self.outgoing.acknowledged(packet_id)
         else:
@@ -450,9 +352,11 @@ class Connection(asyncio.Protocol):
             try:
                 self._check_filter(one.topic_filter)
                 one.qos = min(one.qos, 1)
-                self._server.dispatcher.subscribe(self, one)
+                is_new = self._server.dispatcher.subscribe(self, one)
                 self.wants_origin |= one.no_local
                 codes.append(one.qos)
+                if one.retain_handling == 0 or (one.retain_handling == 1 and is_new):
+                    self._retained.add(one)
             except MqttError as error:
                 codes.append(Code.UNSPECIFIED if self.version != V5 else error.code)
         self.write(codec.write_suback(codec.SUBACK, packet_id, codes, self.version))
@@ -462,7 +366,7 @@ class Connection(asyncio.Protocol):
         check_filter(topic_filter)
         if topic_filter.startswith("$share/"):
             raise MqttError(Code.NO_SHARED, "shared subscriptions are not supported")
-        if not self._grants.may_subscribe(topic_filter):
+        if not self.incoming.grants.may_subscribe(topic_filter):
             raise MqttError(Code.NOT_AUTHORIZED, "the API key has no grant to consume")
 
     def _unsubscribe(self, body: bytes) -> None:

@@ -6,21 +6,20 @@ import asyncio
 import logging
 from collections import Counter
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.values import ApiKeyView, BatchSlice, From, ReadRequest
+from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
 from seb_appliance.protocols.mqtt.filters import Filters
 from seb_appliance.protocols.mqtt.outgoing import Outgoing
+from seb_appliance.protocols.mqtt.reading import Turns, read
 from seb_appliance.protocols.mqtt.records import to_publish
 
 _log = logging.getLogger(__name__)
-_AT_ONCE: Final = 100  # records or deliveries between two turns of the event loop
-_RECORDS: Final = 1_000  # of one read
 _Subscribed = tuple[Subscription, int]  # and the log end when it was made
 
 
@@ -48,21 +47,22 @@ class Dispatcher:
         self._by_connection: dict[Subscriber, set[str]] = {}
         self._reading: asyncio.Task[None] | None = None
         self._at = 0
-        self._steps = 0
+        self._turns = Turns()
 
     @property
     def count(self) -> int:
         return self._filters.count
 
-    def subscribe(self, connection: Subscriber, asked: Subscription) -> None:
-        """Raises MqttError."""
+    def subscribe(self, connection: Subscriber, asked: Subscription) -> bool:
+        """Whether it is new. Raises MqttError."""
         assert connection.key is not None
         mine = self._by_connection.setdefault(connection, set())
         try:
             end = self._broker.topics.get(self._topic).log_end_offset
         except SebError as error:
             raise MqttError(Code.REFUSED, error.detail) from error
-        if asked.topic_filter not in mine:
+        is_new = asked.topic_filter not in mine
+        if is_new:
             if not self._room.try_take(connection.key.api_key_id, 1):
                 raise MqttError(Code.QUOTA, "there are too many subscriptions")
             mine.add(asked.topic_filter)
@@ -70,6 +70,7 @@ class Dispatcher:
         if self._reading is None:
             self._at = end
             self._reading = asyncio.create_task(self._run(), name="mqtt subscriptions")
+        return is_new
 
     def unsubscribe(self, connection: Subscriber, topic_filter: str) -> bool:
         """Whether there was such a subscription."""
@@ -107,26 +108,13 @@ class Dispatcher:
                 connection.end(Code.UNAVAILABLE, error.detail)
 
     async def _read(self) -> None:
-        request = ReadRequest(From(offset=self._at), max_records=_RECORDS)
-        found = self._broker.read_nowait(self._topic, request, waits=False)
-        if found is None:
-            found = await self._broker.read(self._topic, request)
-        for piece in found.slices:
-            await self._dispatch(piece)
-        self._at = found.next_offset
-
-    async def _dispatch(self, piece: BatchSlice) -> None:
-        columns, begin, end = piece.batch.columns, piece.begin, piece.end
-        values = columns.values.slice(begin, end)
-        keys = None if columns.keys is None else columns.keys.slice(begin, end)
-        headers = None if columns.headers is None else columns.headers.slice(begin, end)
-        offsets = piece.batch.offsets()
-        for i, key in enumerate(keys or ()):
-            await self._step()
-            packed = None if headers is None else headers[i]
-            found = to_publish(key, values[i], packed, self._broker.clock.wall_us())
+        rows, next_offset = await read(self._broker, self._topic, self._at)
+        for row in rows:
+            await self._turns.step()
+            found = to_publish(row.key, row.value, row.headers, self._broker.clock.wall_us())
             if found is not None:
-                await self._send(*found, offsets[begin + i])
+                await self._send(*found, row.offset)
+        self._at = next_offset
 
     async def _send(self, message: Publish, origin: str, offset: int) -> None:
         receivers = dict[Subscriber, list[Subscription]]()
@@ -136,16 +124,12 @@ class Dispatcher:
                 continue
             receivers.setdefault(connection, []).append(subscription)
         for connection, subscriptions in receivers.items():
-            await self._step()
+            await self._turns.step()
             qos = min(message.qos, max(one.qos for one in subscriptions))
             identifiers = [one.identifier for one in subscriptions if one.identifier]
             properties = message.properties
             if identifiers:
                 properties = properties | {"subscription_id": identifiers}
-            sent = replace(message, qos=qos, properties=properties)
+            retain = message.retain and any(one.retain_as_published for one in subscriptions)
+            sent = replace(message, qos=qos, retain=retain, properties=properties)
             self._counts[connection.outgoing.deliver(sent)] += 1
-
-    async def _step(self) -> None:
-        self._steps += 1
-        if self._steps % _AT_ONCE == 0:
-            await asyncio.sleep(0)

@@ -19,8 +19,8 @@ from seb_appliance.errors import ConfigurationError
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.connection import Connection
 from seb_appliance.protocols.mqtt.dispatching import Dispatcher
-from seb_appliance.protocols.mqtt.publishing import Publisher
-from seb_appliance.protocols.mqtt.records import to_records
+from seb_appliance.protocols.mqtt.incoming import Incoming
+from seb_appliance.protocols.mqtt.retained import Retained
 from seb_appliance.protocols.sockets.listening import Connections
 
 _log = logging.getLogger(__name__)
@@ -47,6 +47,7 @@ class Mqtt:
             "mqtt_connections", limits.MQTT_CONNECTIONS_MAX, "MQTT connections"
         )
         self.dispatcher = Dispatcher(broker, topic, self.counts)
+        self.retained = Retained(broker, f"{topic}-retained")
         self._address = address
         self._tls = tls
         self._random_bytes = random_bytes
@@ -66,6 +67,7 @@ class Mqtt:
     async def start(self) -> None:
         """Raises ConfigurationError if the port cannot be used."""
         await self.broker.topics.make_on_first_use(self.topic, THE_APPLIANCE)
+        await self.retained.start()
         host, port = self._address
         loop = asyncio.get_running_loop()
         try:
@@ -85,6 +87,7 @@ class Mqtt:
             self._idle.clear()
             await self._idle.wait()
         await asyncio.gather(*self._wills, return_exceptions=True)
+        await self.retained.stop()
 
     def samples(self) -> Iterator[Sample]:
         """The metrics."""
@@ -92,6 +95,8 @@ class Mqtt:
         yield Sample("seb_mqtt_connections", text, "gauge", count)
         text, count = "MQTT subscriptions.", self.dispatcher.count
         yield Sample("seb_mqtt_subscriptions", text, "gauge", count)
+        text, count = "Retained MQTT messages.", self.retained.count
+        yield Sample("seb_mqtt_retained", text, "gauge", count)
         text = "Messages that arrived by MQTT, by what became of them."
         for outcome in _OUTCOMES:
             count, labels = self.counts[outcome], {"outcome": outcome}
@@ -138,15 +143,15 @@ class Mqtt:
     def new_client_id(self) -> str:
         return "seb-" + base64.b32encode(self._random_bytes(10)).decode().lower()
 
-    def publish_will(self, will: Publish, publisher: Publisher) -> None:
-        task = asyncio.create_task(self._store_will(will, publisher), name="mqtt will")
+    def publish_will(self, will: Publish, incoming: Incoming) -> None:
+        task = asyncio.create_task(self._store_will(will, incoming), name="mqtt will")
         self._wills.add(task)
         task.add_done_callback(self._wills.discard)
 
-    async def _store_will(self, will: Publish, publisher: Publisher) -> None:
+    async def _store_will(self, will: Publish, incoming: Incoming) -> None:
         try:
-            records = to_records(will, self.broker.clock.wall_us())
-            await publisher.store(records, len(will.payload) + len(will.topic))
+            size_bytes = len(will.payload) + len(will.topic)
+            await incoming.publisher.store(incoming.records(will), size_bytes)
             self.counts["stored"] += 1
         except MqttError as error:
             self.counts["failed"] += 1

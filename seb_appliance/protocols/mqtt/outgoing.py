@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import replace
@@ -43,6 +44,13 @@ class Outgoing:
         self._held = Reservation(broker.followers.budget, key.api_key_id)
         self._meter = broker.access.meters.of(key)
         self._is_over = False
+        self._has_gone_on = asyncio.Event()  # something was acknowledged or read
+
+    async def room(self) -> None:
+        """Waits until a message can be sent at once."""
+        while self._waiting or not self._may_send:
+            self._has_gone_on.clear()
+            await self._has_gone_on.wait()
 
     def deliver(self, message: Publish) -> str:
         """What becomes of it: sent, dropped, or delayed."""
@@ -53,7 +61,7 @@ class Outgoing:
             return "dropped"
         if message.qos == 0:
             return self._send(message) if self._has_room else "dropped"
-        if not self._waiting and self._has_room and len(self._unacknowledged) < self._window:
+        if not self._waiting and self._may_send:
             return self._send(message)
         size_bytes = len(message.payload) + limits.PENDING_RECORD_BYTES
         if self._held.held + size_bytes > limits.MQTT_WAITING_BYTES_MAX or not self._held.try_grow(
@@ -70,15 +78,25 @@ class Outgoing:
 
     def pump(self) -> None:
         """Sends what waits, as far as the client takes it."""
-        while self._waiting and self._has_room and len(self._unacknowledged) < self._window:
+        while self._waiting and self._may_send:
             self._send(self._waiting.popleft())
         if not self._waiting:
             self._held.release()
+        self._has_gone_on.set()
+
+    def fail(self, why: str) -> None:
+        """What it must be sent cannot be read."""
+        self.close()
+        self._connection.end(Code.UNAVAILABLE, why)
 
     def close(self) -> None:
         self._is_over = True
         self._waiting.clear()
         self._held.release()
+
+    @property
+    def _may_send(self) -> bool:
+        return self._has_room and len(self._unacknowledged) < self._window
 
     @property
     def _has_room(self) -> bool:
