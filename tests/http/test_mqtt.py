@@ -352,10 +352,11 @@ async def test_connections_and_unfinished_messages_are_bounded(running, monkeypa
 
 async def test_connack_names_what_this_server_lacks(running):
     async with raw(running) as client:
-        client.send(connect(running[0].admin_key, client_id="", session_expiry=60))
+        client.send(connect(running[0].admin_key, client_id="", session_expiry=2**32 - 1))
         _, body = await client.packet()
         told = read_any(codec.Reader(body[2:]))
-        assert told["session_expiry"] == told["shared_available"] == 0
+        assert told["shared_available"] == 0
+        assert told["session_expiry"] == limits.MQTT_SESSION_EXPIRY_S_MAX
         assert told["assigned_client_id"].startswith("seb-")
 
 

@@ -37,6 +37,7 @@ class Code:
     TAKEN_OVER = 0x8E
     BAD_FILTER = 0x8F
     BAD_TOPIC = 0x90
+    NO_PACKET_ID = 0x92
     TOO_MANY_IN_FLIGHT = 0x93
     BAD_ALIAS = 0x94
     TOO_LARGE = 0x95
@@ -322,13 +323,15 @@ def read_connect(body: bytes) -> Connect:
     return found
 
 
-def write_connack(version: int, code: int, given: Mapping[str, Any]) -> bytes:
-    """`code`: of MQTT 5. There is never an earlier session."""
+def write_connack(
+    version: int, code: int, given: Mapping[str, Any], *, session_present: bool = False
+) -> bytes:
+    """`code`: of MQTT 5."""
     if version == V5:
-        return packet(CONNACK, bytes((0, code)) + properties(given))
+        return packet(CONNACK, bytes((session_present, code)) + properties(given))
     old = {Code.SUCCESS: 0, Code.UNSUPPORTED_VERSION: 1, Code.BAD_CLIENT_ID: 2}
     old |= {Code.BAD_PASSWORD: 4, Code.NOT_AUTHORIZED: 5, Code.BAD_AUTHENTICATION: 5}
-    return packet(CONNACK, bytes((0, old.get(code, 3))))
+    return packet(CONNACK, bytes((session_present, old.get(code, 3))))
 
 
 @dataclass(slots=True)
@@ -392,15 +395,15 @@ def write_suback(kind: int, packet_id: int, codes: list[int], version: int) -> b
     return packet(kind, body + old)
 
 
-def read_disconnect(body: bytes, version: int) -> int:
-    """The reason code. Raises MqttError."""
-    reader, code = Reader(body), Code.SUCCESS
+def read_disconnect(body: bytes, version: int) -> tuple[int, Properties]:
+    """With the reason code. Raises MqttError."""
+    reader, code, given = Reader(body), Code.SUCCESS, Properties()
     if version == V5 and body:
         code = reader.byte()
         if not reader.is_done:
-            read_properties(reader, DISCONNECT)
+            given = read_properties(reader, DISCONNECT)
     reader.finish()
-    return code
+    return code, given
 
 
 def write_disconnect(code: int, reason: str) -> bytes:

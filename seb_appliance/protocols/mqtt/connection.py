@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 from seb_appliance import limits
@@ -11,14 +12,16 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.clock import Timer
-from seb_appliance.errors import UnauthenticatedError
+from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.dispatching import Dispatcher
 from seb_appliance.protocols.mqtt.incoming import Incoming
 from seb_appliance.protocols.mqtt.outgoing import Outgoing
-from seb_appliance.protocols.mqtt.records import check_filter
+from seb_appliance.protocols.mqtt.publishing import code_of
 from seb_appliance.protocols.mqtt.retained import Retained, RetainedSender
+from seb_appliance.protocols.mqtt.sessions import Client, Session, Sessions
+from seb_appliance.protocols.mqtt.subscribing import resume, subscribe
 
 AT_ONCE: Final = 64  # packets between two turns of the event loop: about 1 ms
 _GRACE: Final = 1.5  # times the keep-alive
@@ -34,6 +37,7 @@ class Server(Protocol):
     room: Shares
     dispatcher: Dispatcher
     retained: Retained
+    sessions: Sessions
 
     def opened(self, connection: Connection) -> bool: ...
 
@@ -45,7 +49,9 @@ class Server(Protocol):
 
     def new_client_id(self) -> str: ...
 
-    def publish_will(self, will: Publish, incoming: Incoming) -> None: ...
+    def displace(self, client: Client) -> None: ...
+
+    def publish_will(self, will: Publish, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -53,6 +59,8 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._broker = server.broker
         self._framer = codec.Framer()
+        self._starting: asyncio.Task[None] | None = None  # something must be stored first
+        self._has_left = False
         self._scheduled = False
         self._reading = True
         self._closing = False
@@ -84,15 +92,32 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._reserved.release()
+        if self._starting is not None:
+            self._starting.cancel()
         if self.key is not None:
-            self.incoming.close()
-            self.outgoing.close()
-            self._retained.close()
+            self.leave()
         self._server.closed(self)
         if self._will is None or self.key is None:
             return
-        if self._broker.access.still_holds(self.key, self._until_us):
-            self._server.publish_will(self._will, self.incoming)
+        if self.may_go_on:
+            self._server.publish_will(self._will, self)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether its API key is as it was when it came."""
+        assert self.key is not None
+        return self._broker.access.still_holds(self.key, self._until_us)
+
+    def leave(self) -> None:
+        """Nothing more is stored or sent here; another connection may have the session."""
+        if self._has_left:
+            return
+        self._has_left = True
+        self.incoming.close()
+        self.outgoing.close()
+        self.retained.close()
+        self._server.dispatcher.forget(self)
+        self._server.sessions.leave(self.session, self._expiry_s)
 
     def pause_writing(self) -> None:
         self._is_clogged = True
@@ -141,6 +166,7 @@ class Connection(asyncio.Protocol):
         return (
             self._finishing
             or self._is_clogged
+            or self._starting is not None
             or (self.key is not None and self.incoming.must_wait)
         )
 
@@ -196,21 +222,80 @@ class Connection(asyncio.Protocol):
             asked = codec.read_connect(body)
             self.version = asked.version
             key = self._admitted(asked)
+            client = key.api_key_id, self.client_id
+            self._server.displace(client)
+            ending = self._server.sessions.ending(client, clean_start=asked.clean_start)
+            if ending is None:
+                self._enter(asked, key)
+            else:
+                self._start(self._begin_anew(ending, asked, key), "the end of a session")
         except MqttError as error:
-            self.write(codec.write_connack(self.version, error.code, self._reason(error.text)))
-            self._server.refused(self, error.text)
-            self.close()
-            return
+            self._refuse(error)
+
+    def _refuse(self, error: MqttError) -> None:
+        self.write(codec.write_connack(self.version, error.code, self._reason(error.text)))
+        self._server.refused(self, error.text)
+        self.close()
+
+    def _start(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """Take no packet until it is done."""
+
+        async def run() -> None:
+            try:
+                await work
+            except SebError as error:
+                self._starting = None
+                self.end(code_of(error), f"{what} is not stored: {error.detail}")
+            else:
+                self._starting = None
+                self.go_on()
+
+        self._starting = asyncio.create_task(run(), name="mqtt")
+
+    async def _begin_anew(
+        self, ending: asyncio.Task[None], asked: codec.Connect, key: ApiKeyView
+    ) -> None:
+        await asyncio.shield(ending)
+        try:
+            self._enter(asked, key)
+        except MqttError as error:
+            self._refuse(error)
+
+    def _enter(self, asked: codec.Connect, key: ApiKeyView) -> None:
+        """Raises MqttError."""
+        given, server = asked.properties, self._server
+        wanted_s = given.get("session_expiry", 0)
+        if self.version != V5 and not asked.clean_start:
+            wanted_s = limits.MQTT_SESSION_EXPIRY_S_MAX
+        self._expiry_s = min(wanted_s, limits.MQTT_SESSION_EXPIRY_S_MAX)
+        client = key.api_key_id, self.client_id
+        earlier = server.sessions.find(client)
+        self.session = earlier or Session(client, self._expiry_s)
+        if not server.room.try_take(key.api_key_id, 1):
+            raise MqttError(Code.QUOTA, "there are too many MQTT connections")
+        try:
+            server.sessions.enter(self.session, self._expiry_s)
+        except MqttError:
+            server.room.give_back(key.api_key_id, 1)
+            raise
         self._framer.largest = limits.MQTT_PACKET_BYTES_MAX
-        given = asked.properties
-        server = self._server
-        self.outgoing = Outgoing(self, self._broker, key, given)
-        self._retained = RetainedSender(
+        self.outgoing = Outgoing(
+            self,
+            self._broker,
+            key,
+            given,
+            self.session,
+            server.sessions,
+            server.dispatcher,
+            server.counts,
+        )
+        self.retained = RetainedSender(
             server.retained, self.outgoing, self.client_id, server.counts
         )
+        self.incoming.exactly_once = self.session.exactly_once
         self._reserved = Reservation(self._broker.pending, key.api_key_id)
         self.key, self._will = key, asked.will
-        self._server.entered(self)
+        server.entered(self)
         self._keep_alive_s = min(asked.keep_alive_s or limits.MQTT_KEEP_ALIVE_S_MAX,
                                  limits.MQTT_KEEP_ALIVE_S_MAX)  # fmt: skip
         told = dict[str, object](
@@ -219,14 +304,17 @@ class Connection(asyncio.Protocol):
             topic_alias_maximum=limits.MQTT_ALIASES_MAX,
             shared_available=0,
         )
-        if given.get("session_expiry"):
-            told["session_expiry"] = 0
+        if self.version == V5 and wanted_s != self._expiry_s:
+            told["session_expiry"] = self._expiry_s
         if not asked.client_id:
             told["assigned_client_id"] = self.client_id
         if self._keep_alive_s != asked.keep_alive_s:
             told["server_keep_alive"] = self._keep_alive_s
-        self.write(codec.write_connack(self.version, Code.SUCCESS, told))
+        present = earlier is not None
+        self.write(codec.write_connack(self.version, Code.SUCCESS, told, session_present=present))
         self._arm()
+        resume(self, self._server)
+        self.outgoing.resume()
 
     def _admitted(self, asked: codec.Connect) -> ApiKeyView:
         """The API key of its password. Raises MqttError."""
@@ -253,8 +341,6 @@ class Connection(asyncio.Protocol):
         if asked.will is not None:
             self.incoming.check(asked.will)
         self.client_id = asked.client_id or self._server.new_client_id()
-        if not self._server.room.try_take(key.api_key_id, 1):
-            raise MqttError(Code.QUOTA, "there are too many MQTT connections")
         return key
 
     def _reason(self, text: str) -> dict[str, str]:
@@ -285,7 +371,13 @@ class Connection(asyncio.Protocol):
         self._broker.clock.call_later(limits.MQTT_CLOSE_S_MAX, self.transport.abort)
 
     def _disconnect(self, body: bytes) -> None:
-        if codec.read_disconnect(body, self.version) != Code.DISCONNECT_WITH_WILL:
+        code, given = codec.read_disconnect(body, self.version)
+        expiry_s = min(given.get("session_expiry", self._expiry_s),
+                       limits.MQTT_SESSION_EXPIRY_S_MAX)  # fmt: skip
+        if expiry_s and not self._expiry_s:
+            raise MqttError(Code.PROTOCOL_ERROR, "the session was to end with its connection")
+        self._expiry_s = expiry_s
+        if code != Code.DISCONNECT_WITH_WILL:
             self._will = None
         self.close()
 
@@ -296,8 +388,7 @@ class Connection(asyncio.Protocol):
         self.write(codec.packet(codec.PINGRESP, b""))
 
     def _check_key(self) -> None:
-        assert self.key is not None
-        if not self._broker.access.still_holds(self.key, self._until_us):
+        if not self.may_go_on:
             raise MqttError(Code.NOT_AUTHORIZED, "the API key has changed or expired")
 
     def _arm(self) -> None:
@@ -317,7 +408,7 @@ class Connection(asyncio.Protocol):
             self.end(Code.KEEP_ALIVE, "the rest of a packet has not come")
         elif now_s - self._heard_s >= self._keep_alive_s * _GRACE and not self.incoming.is_busy:
             self.end(Code.KEEP_ALIVE, "nothing has come for too long")
-        elif not self._broker.access.still_holds(self.key, self._until_us):
+        elif not self.may_go_on:
             self.end(Code.NOT_AUTHORIZED, "the API key has changed or expired")
         else:
             self._arm()
@@ -334,13 +425,11 @@ class Connection(asyncio.Protocol):
         """Something was stored."""
         self._end_if_done()
 
-    def _acknowledged(self, kind: int, packet_id: int, code: int) -> None:  # noqa: ARG002
+    def _acknowledged(self, kind: int, packet_id: int, code: int) -> None:
         if kind == codec.PUBREL:
             self.incoming.released(packet_id)
-        elif kind == codec.PUBACK:
-            self.outgoing.acknowledged(packet_id)
         else:
-            raise MqttError(Code.PROTOCOL_ERROR, "nothing was sent here with QoS 2")
+            self.outgoing.acknowledged(kind, packet_id, code)
 
     # --- subscriptions ---
 
@@ -350,24 +439,26 @@ class Connection(asyncio.Protocol):
         codes = list[int]()
         for one in asked:
             try:
-                self._check_filter(one.topic_filter)
-                one.qos = min(one.qos, 1)
-                is_new = self._server.dispatcher.subscribe(self, one)
-                self.wants_origin |= one.no_local
+                subscribe(self, self._server, one)
                 codes.append(one.qos)
-                if one.retain_handling == 0 or (one.retain_handling == 1 and is_new):
-                    self._retained.add(one)
             except MqttError as error:
                 codes.append(Code.UNSPECIFIED if self.version != V5 else error.code)
-        self.write(codec.write_suback(codec.SUBACK, packet_id, codes, self.version))
+        self._kept(codec.write_suback(codec.SUBACK, packet_id, codes, self.version))
 
-    def _check_filter(self, topic_filter: str) -> None:
-        """Raises MqttError."""
-        check_filter(topic_filter)
-        if topic_filter.startswith("$share/"):
-            raise MqttError(Code.NO_SHARED, "shared subscriptions are not supported")
-        if not self.incoming.grants.may_subscribe(topic_filter):
-            raise MqttError(Code.NOT_AUTHORIZED, "the API key has no grant to consume")
+    def _kept(self, answer: bytes) -> None:
+        """Answer once the session is stored, if it is kept."""
+        if not self.session.is_kept:
+            self.write(answer)
+            return
+
+        async def store() -> None:
+            try:
+                await self._server.sessions.store(self.session, self.incoming.publisher)
+            except MqttError as error:
+                self.end(error.code, error.text)
+            self.write(answer)
+
+        self._start(store(), "the session")
 
     def _unsubscribe(self, body: bytes) -> None:
         packet_id, filters = codec.read_unsubscribe(body, self.version)
@@ -375,4 +466,6 @@ class Connection(asyncio.Protocol):
             Code.SUCCESS if self._server.dispatcher.unsubscribe(self, one) else Code.NO_SUBSCRIPTION
             for one in filters
         ]
-        self.write(codec.write_suback(codec.UNSUBACK, packet_id, codes, self.version))
+        for topic_filter in filters:
+            self.session.subscriptions.pop(topic_filter, None)
+        self._kept(codec.write_suback(codec.UNSUBACK, packet_id, codes, self.version))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import replace
 from typing import Protocol
 
 from seb_appliance import limits
@@ -15,7 +14,7 @@ from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
 from seb_appliance.protocols.mqtt.filters import Filters
-from seb_appliance.protocols.mqtt.outgoing import Outgoing
+from seb_appliance.protocols.mqtt.outgoing import Outgoing, merged
 from seb_appliance.protocols.mqtt.reading import Turns, read
 from seb_appliance.protocols.mqtt.records import to_publish
 
@@ -38,7 +37,7 @@ class Dispatcher:
 
     def __init__(self, broker: Broker, topic: str, counts: Counter[str]) -> None:
         self._broker = broker
-        self._topic = topic
+        self.topic = topic
         self._counts = counts
         self._room = broker.shares.declare(
             "mqtt_subscriptions", limits.MQTT_SUBSCRIPTIONS_MAX, "MQTT subscriptions"
@@ -46,31 +45,33 @@ class Dispatcher:
         self._filters = Filters[_Subscribed]()
         self._by_connection: dict[Subscriber, set[str]] = {}
         self._reading: asyncio.Task[None] | None = None
-        self._at = 0
+        self.begun_offset = self.done_offset = 0  # see `Log`
         self._turns = Turns()
 
     @property
     def count(self) -> int:
         return self._filters.count
 
-    def subscribe(self, connection: Subscriber, asked: Subscription) -> bool:
-        """Whether it is new. Raises MqttError."""
-        assert connection.key is not None
-        mine = self._by_connection.setdefault(connection, set())
+    @property
+    def end_offset(self) -> int:
+        """Raises MqttError."""
         try:
-            end = self._broker.topics.get(self._topic).log_end_offset
+            return self._broker.topics.get(self.topic).log_end_offset
         except SebError as error:
             raise MqttError(Code.REFUSED, error.detail) from error
-        is_new = asked.topic_filter not in mine
-        if is_new:
+
+    def subscribe(self, connection: Subscriber, asked: Subscription, since: int) -> None:
+        """It gets the records from `since` on. Raises MqttError."""
+        assert connection.key is not None
+        mine = self._by_connection.setdefault(connection, set())
+        if asked.topic_filter not in mine:
             if not self._room.try_take(connection.key.api_key_id, 1):
                 raise MqttError(Code.QUOTA, "there are too many subscriptions")
             mine.add(asked.topic_filter)
-        self._filters.put(asked.topic_filter, connection, (asked, end))
+        self._filters.put(asked.topic_filter, connection, (asked, since))
         if self._reading is None:
-            self._at = end
+            self.begun_offset = self.done_offset = self.end_offset
             self._reading = asyncio.create_task(self._run(), name="mqtt subscriptions")
-        return is_new
 
     def unsubscribe(self, connection: Subscriber, topic_filter: str) -> bool:
         """Whether there was such a subscription."""
@@ -95,9 +96,9 @@ class Dispatcher:
     async def _run(self) -> None:
         """A failure ends the connections that have subscriptions: their clients come again."""
         try:
-            with self._broker.follow(self._topic, OPERATOR) as follower:
+            with self._broker.follow(self.topic, OPERATOR) as follower:
                 while not follower.stopping:
-                    if follower.log_end_offset == self._at:
+                    if follower.log_end_offset == self.done_offset:
                         await follower.wait()
                     else:
                         await self._read()
@@ -108,13 +109,15 @@ class Dispatcher:
                 connection.end(Code.UNAVAILABLE, error.detail)
 
     async def _read(self) -> None:
-        rows, next_offset = await read(self._broker, self._topic, self._at)
+        rows, next_offset = await read(self._broker, self.topic, self.done_offset)
         for row in rows:
             await self._turns.step()
+            self.begun_offset = row.offset + 1
             found = to_publish(row.key, row.value, row.headers, self._broker.clock.wall_us())
             if found is not None:
                 await self._send(*found, row.offset)
-        self._at = next_offset
+            self.done_offset = row.offset + 1
+        self.begun_offset = self.done_offset = next_offset
 
     async def _send(self, message: Publish, origin: str, offset: int) -> None:
         receivers = dict[Subscriber, list[Subscription]]()
@@ -125,11 +128,5 @@ class Dispatcher:
             receivers.setdefault(connection, []).append(subscription)
         for connection, subscriptions in receivers.items():
             await self._turns.step()
-            qos = min(message.qos, max(one.qos for one in subscriptions))
-            identifiers = [one.identifier for one in subscriptions if one.identifier]
-            properties = message.properties
-            if identifiers:
-                properties = properties | {"subscription_id": identifiers}
-            retain = message.retain and any(one.retain_as_published for one in subscriptions)
-            sent = replace(message, qos=qos, retain=retain, properties=properties)
-            self._counts[connection.outgoing.deliver(sent)] += 1
+            sent = merged(message, subscriptions)
+            self._counts[connection.outgoing.deliver(sent, offset)] += 1

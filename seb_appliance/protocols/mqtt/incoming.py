@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Protocol
+from typing import Literal, Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
@@ -34,7 +34,8 @@ class Source(Protocol):
 
 
 class Incoming:
-    """`exactly_once`: by packet id, whether the message is stored; of the session."""
+    """`exactly_once`: of the session; by packet id of a message of QoS 2 True, if it is stored,
+    or whom to tell."""
 
     def __init__(
         self,
@@ -47,8 +48,8 @@ class Incoming:
     ) -> None:
         self.grants = Grants(key, topic)
         self.publisher = Publisher(broker, key)
-        self.exactly_once = dict[int, bool]()
-        self._connection = connection
+        self.exactly_once = dict[int, Literal[True] | Incoming]()
+        self.connection = connection
         self._broker = broker
         self._key = key
         self._topic = topic
@@ -87,7 +88,7 @@ class Incoming:
 
     def records(self, message: Publish) -> dict[str, NewRecords]:
         """By topic. Raises MqttError."""
-        origin = self._connection.client_id if self._connection.wants_origin else ""
+        origin = self.connection.client_id if self.connection.wants_origin else ""
         made = to_records(message, self._broker.clock.wall_us(), origin)
         found = {self._topic: made}
         if message.retain:
@@ -96,13 +97,15 @@ class Incoming:
 
     def publish(self, flags: int, body: bytes) -> None:
         """Raises MqttError."""
-        version = self._connection.version
+        version = self.connection.version
         message = codec.read_publish(flags, body, version)
         self._resolve_alias(message)
         known = self.exactly_once.get(message.packet_id) if message.qos == 2 else None
         if known is not None:  # sent again: its PUBREC follows once it is stored
-            if known:
-                self._acknowledge(codec.PUBREC, message.packet_id)
+            if known is True:
+                self.acknowledge(codec.PUBREC, message.packet_id)
+            else:  # perhaps on an earlier connection
+                self.exactly_once[message.packet_id] = self
             return
         if message.qos:
             too_many = version == V5 and self._unacknowledged >= limits.MQTT_IN_FLIGHT_MAX
@@ -114,15 +117,16 @@ class Incoming:
         except MqttError as error:
             if version != V5 or not message.qos:
                 raise
-            self._acknowledge(codec.PUBACK if message.qos == 1 else codec.PUBREC,
+            self.acknowledge(codec.PUBACK if message.qos == 1 else codec.PUBREC,
                               message.packet_id, error)  # fmt: skip
             return
         self._store(records, Pending(self, message))
 
     def released(self, packet_id: int) -> None:
         """PUBREL."""
-        self._unacknowledged -= self.exactly_once.pop(packet_id, None) is not None
-        self._acknowledge(codec.PUBCOMP, packet_id)
+        if self.exactly_once.pop(packet_id, None) is not None:
+            self._unacknowledged = max(0, self._unacknowledged - 1)
+        self.acknowledge(codec.PUBCOMP, packet_id)
 
     def stored(self, pending: Pending) -> None:
         """The bucket has it."""
@@ -130,13 +134,15 @@ class Incoming:
         was_waiting = self._leave(pending)
         if pending.qos == 1:
             self._unacknowledged -= 1
-            self._acknowledge(codec.PUBACK, pending.packet_id)
+            self.acknowledge(codec.PUBACK, pending.packet_id)
         elif pending.qos == 2:
+            waiting = self.exactly_once.get(pending.packet_id)
             self.exactly_once[pending.packet_id] = True
-            self._acknowledge(codec.PUBREC, pending.packet_id)
+            if isinstance(waiting, Incoming):
+                waiting.acknowledge(codec.PUBREC, pending.packet_id)
         if was_waiting:
-            self._connection.go_on()
-        self._connection.done()
+            self.connection.go_on()
+        self.connection.done()
 
     def failed(self, pending: Pending, error: SebError) -> None:
         """After it was admitted: whether the bucket has it is not known."""
@@ -162,7 +168,7 @@ class Incoming:
         self._in_flight_bytes += pending.size_bytes
         self._unacknowledged += pending.qos > 0
         if pending.qos == 2:
-            self.exactly_once[pending.packet_id] = False
+            self.exactly_once[pending.packet_id] = self
         if not self.publisher.store_nowait(records, pending):
             self._storing = asyncio.create_task(self._store_later(records, pending), name="mqtt")
 
@@ -176,15 +182,17 @@ class Incoming:
         else:
             self._storing = None
             self.stored(pending)
-            self._connection.go_on()
+            self.connection.go_on()
 
     def _not_stored(self, pending: Pending, error: MqttError) -> None:
         """Without an acknowledgement the client sends it again."""
         self._leave(pending)
         if pending.qos == 2:
-            self.exactly_once.pop(pending.packet_id, None)
+            waiting = self.exactly_once.pop(pending.packet_id, None)
+            if isinstance(waiting, Incoming):
+                waiting.connection.end(error.code, error.text)
         self._counts["failed"] += 1
-        self._connection.end(error.code, error.text)
+        self.connection.end(error.code, error.text)
 
     def _leave(self, pending: Pending) -> bool:
         was_waiting = self.must_wait
@@ -192,10 +200,8 @@ class Incoming:
         self._in_flight_bytes -= pending.size_bytes
         return was_waiting
 
-    def _acknowledge(self, kind: int, packet_id: int, error: MqttError | None = None) -> None:
+    def acknowledge(self, kind: int, packet_id: int, error: MqttError | None = None) -> None:
         code, text = (Code.SUCCESS, "") if error is None else (error.code, error.text)
         if error is not None:
             self._counts["refused"] += 1
-        self._connection.write(
-            codec.write_ack(kind, packet_id, self._connection.version, code, text)
-        )
+        self.connection.write(codec.write_ack(kind, packet_id, self.connection.version, code, text))

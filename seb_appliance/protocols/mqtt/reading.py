@@ -21,9 +21,11 @@ class Row(NamedTuple):
     headers: bytes | None
 
 
-async def read(broker: Broker, topic: str, offset: int) -> tuple[list[Row], int]:
+async def read(
+    broker: Broker, topic: str, offset: int, most: int = _RECORDS
+) -> tuple[list[Row], int]:
     """Some rows from there on, and where to go on. Raises SebError."""
-    request = ReadRequest(From(offset=offset), max_records=_RECORDS)
+    request = ReadRequest(From(offset=offset), max_records=most)
     found = broker.read_nowait(topic, request, waits=False)
     if found is None:
         found = await broker.read(topic, request)

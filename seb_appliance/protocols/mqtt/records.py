@@ -55,7 +55,7 @@ def _check_length(topic: str) -> None:
         raise MqttError(Code.BAD_TOPIC, "the topic is too long or has too many levels")
 
 
-def _word(level: str) -> str:
+def word(level: str) -> str:
     """An MQTT level as a word of a topic name; different levels give different words."""
     if not level:
         return "_x00"
@@ -77,7 +77,7 @@ class Grants:
         if known is None:
             if len(self._known) >= limits.MQTT_TOPICS_KNOWN_MAX:
                 self._known.clear()
-            known = self._known[topic] = self._covers("produce", list(map(_word, topic.split("/"))))
+            known = self._known[topic] = self._covers("produce", list(map(word, topic.split("/"))))
         return known
 
     def may_subscribe(self, topic_filter: str) -> bool:
@@ -85,7 +85,7 @@ class Grants:
         levels = topic_filter.split("/")
         has_rest = levels[-1] == "#"
         words = [
-            _ANY_LEVEL if one == "+" else _word(one) for one in levels[: -1 if has_rest else None]
+            _ANY_LEVEL if one == "+" else word(one) for one in levels[: -1 if has_rest else None]
         ]
         if not has_rest:
             return self._covers("consume", words)
