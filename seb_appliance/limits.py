@@ -238,6 +238,14 @@ MQTT_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
 MQTT_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
 MQTT_WAITING_BYTES_MAX: Final = 256 * KIB  # of a connection, waiting for acknowledgements
 MQTT_SUBSCRIPTIONS_MAX: Final = 10_000
+MQTT_SESSION_EXPIRY_S_MAX: Final = 30 * 24 * 3_600  # a longer one is lowered
+MQTT_SESSION_BYTES_MAX: Final = 64 * KIB  # of the subscriptions of a session
+MQTT_SESSIONS_BYTES_MAX: Final = 64 * MIB
+MQTT_SESSION_SWEEP_S: Final = 60  # between two looks for sessions that have expired
+MQTT_COMMIT_S: Final = 1  # from an acknowledgement to the commit
+MQTT_RETAINED_MAX: Final = 200_000  # messages
+MQTT_RETAINED_BYTES_MAX: Final = 64 * MIB
+MQTT_RETAINED_LOOKUPS_MAX: Final = 1_000  # of a connection, that wait
 
 # The admin page
 USERS_MAX: Final = 100

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import struct
 from typing import Any
 
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt.listening import Mqtt
+from tests.support.appliance import running_appliance
 
 
 def connect(
@@ -15,10 +18,11 @@ def connect(
     client_id: str = "c",
     *,
     keep_alive_s: int = 60,
+    clean_start: bool = True,
     will: codec.Publish | None = None,
     **properties: Any,
 ) -> bytes:
-    flags = 2 | (0 if password is None else 0xC0)
+    flags = 2 * clean_start | (0 if password is None else 0xC0)
     rest = codec.text(client_id)
     if will is not None:
         flags |= 4 | will.qos << 3 | will.retain << 5
@@ -42,6 +46,25 @@ class Client:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: int
     ) -> None:
         self.reader, self.writer, self.version = reader, writer, version
+
+    async def subscribe(self, topic_filter: str, options: int = 1) -> int:
+        """The reason code."""
+        self.send(subscribe(topic_filter, options, self.version))
+        first, body = await self.packet()
+        assert first == 0x90, (first, body)
+        return body[-1]
+
+    async def pong(self) -> bool:
+        """Whether the next packet answers this ping: nothing was sent before."""
+        self.send(codec.packet(codec.PINGREQ, b""))
+        return (await self.packet())[0] == 0xD0
+
+    async def stores(self, topic: str, payload: bytes, **given: Any) -> None:
+        """Publish it with QoS 1 and wait for its PUBACK."""
+        self.publish(topic, payload, **given)
+        first, body = await self.packet()
+        assert first == 0x40, (first, body)
+        assert len(body) < 3, body
 
     def send(self, *packets: bytes) -> None:
         self.writer.write(b"".join(packets))
@@ -91,3 +114,35 @@ def read_any(reader: codec.Reader) -> dict[str, Any]:
         else:
             found[name] = value
     return found
+
+
+@contextlib.asynccontextmanager
+async def serving(data, **given):
+    """A running appliance and its MQTT port."""
+    async with running_appliance(data, **given) as seb:
+        mqtt = Mqtt(seb.appliance.broker, ("127.0.0.1", 0), "mqtt")
+        await mqtt.start()
+        try:
+            yield seb, mqtt
+        finally:
+            await mqtt.stop()
+
+
+@contextlib.asynccontextmanager
+async def raw(running, version=5):
+    reader, writer = await asyncio.open_connection("127.0.0.1", running[1].port)
+    try:
+        yield Client(reader, writer, version)
+    finally:
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def connected(running, version=5, client_id="c", password=None, **given):
+    """`present`: whether CONNACK said that there is a session."""
+    async with raw(running, version) as client:
+        client.send(connect(password or running[0].admin_key, version, client_id, **given))
+        first, body = await client.packet()
+        assert (first, body[1]) == (0x20, 0)
+        client.present = bool(body[0])
+        yield client

@@ -187,18 +187,40 @@ class Appends:
 
         False: nothing happened; `append` gives the reason, or creates the topic.
         """
+        count = len(records.values) if type(records) is NewRecords else 0
+        command = partial(self._admit_plain, topic, records)
+        return self._submit_nowait(key, command, size_bytes, count, on_done)
+
+    def transact_nowait(
+        self,
+        key: ApiKeyView,
+        produce: Mapping[str, NewRecords],
+        size_bytes: int,
+        on_done: AckCallback,
+    ) -> bool:
+        """As `append_nowait`, of records to several topics, which lie in one entry."""
+        transaction, by = Transaction(produce), Actor.of_key(key)
+        count = sum(map(_count, produce.values()))
+        command = lambda _: self._admit_transaction(key, transaction, by)  # noqa: E731
+        return self._submit_nowait(key, command, size_bytes, count, on_done)
+
+    def _submit_nowait(
+        self,
+        key: ApiKeyView,
+        command: Callable[[int], Admitted | Duplicate | None],
+        size_bytes: int,
+        count: int,
+        on_done: AckCallback,
+    ) -> bool:
         now_us = self._clock.wall_us()
         self._note_use(key.api_key_id, now_us)
-        held_bytes = limits.PENDING_REQUEST_BYTES + size_bytes
-        if type(records) is NewRecords:
-            held_bytes += len(records.values) * limits.PENDING_RECORD_BYTES
+        held_bytes = limits.PENDING_REQUEST_BYTES + size_bytes + count * limits.PENDING_RECORD_BYTES
         owner, pending = key.api_key_id, self._pending
         if not pending.try_take(owner, held_bytes):
             return False
         reservation = Reservation(pending, owner, held_bytes)
-        command = partial(self._admit_plain, topic, records, now_us)
         try:
-            return self._writes.submit(command, reservation, on_done) is not None
+            return self._writes.submit(partial(command, now_us), reservation, on_done) is not None
         except (Refusal, SebError):
             return False
 

@@ -37,11 +37,11 @@ class Code:
     TAKEN_OVER = 0x8E
     BAD_FILTER = 0x8F
     BAD_TOPIC = 0x90
+    NO_PACKET_ID = 0x92
     TOO_MANY_IN_FLIGHT = 0x93
     BAD_ALIAS = 0x94
     TOO_LARGE = 0x95
     QUOTA = 0x97
-    NO_RETAIN = 0x9A
     NO_SHARED = 0x9E
 
 
@@ -323,23 +323,27 @@ def read_connect(body: bytes) -> Connect:
     return found
 
 
-def write_connack(version: int, code: int, given: Mapping[str, Any]) -> bytes:
-    """`code`: of MQTT 5. There is never an earlier session."""
+def write_connack(
+    version: int, code: int, given: Mapping[str, Any], *, session_present: bool = False
+) -> bytes:
+    """`code`: of MQTT 5."""
     if version == V5:
-        return packet(CONNACK, bytes((0, code)) + properties(given))
+        return packet(CONNACK, bytes((session_present, code)) + properties(given))
     old = {Code.SUCCESS: 0, Code.UNSUPPORTED_VERSION: 1, Code.BAD_CLIENT_ID: 2}
     old |= {Code.BAD_PASSWORD: 4, Code.NOT_AUTHORIZED: 5, Code.BAD_AUTHENTICATION: 5}
-    return packet(CONNACK, bytes((0, old.get(code, 3))))
+    return packet(CONNACK, bytes((session_present, old.get(code, 3))))
 
 
 @dataclass(slots=True)
 class Subscription:
-    """Without what concerns retained messages, which are not supported."""
+    """`retain_handling`: whether retained messages are sent: 0 yes, 1 only if it is new, 2 no."""
 
     topic_filter: str
     qos: int
     no_local: bool = False
     identifier: int | None = None
+    retain_as_published: bool = False
+    retain_handling: int = 0
 
 
 def read_subscribe(body: bytes, version: int) -> tuple[int, list[Subscription]]:
@@ -357,7 +361,10 @@ def read_subscribe(body: bytes, version: int) -> tuple[int, list[Subscription]]:
         if no_local and topic_filter.startswith("$share/"):
             raise MqttError(Code.PROTOCOL_ERROR, "no local does not go with a shared subscription")
         identifier = given.get("subscription_id")
-        found.append(Subscription(topic_filter, options & 3, no_local, identifier))
+        handling, as_published = options >> 4 & 3, bool(options & 8)
+        found.append(
+            Subscription(topic_filter, options & 3, no_local, identifier, as_published, handling)
+        )
     return packet_id, _not_empty(found)
 
 
@@ -388,15 +395,15 @@ def write_suback(kind: int, packet_id: int, codes: list[int], version: int) -> b
     return packet(kind, body + old)
 
 
-def read_disconnect(body: bytes, version: int) -> int:
-    """The reason code. Raises MqttError."""
-    reader, code = Reader(body), Code.SUCCESS
+def read_disconnect(body: bytes, version: int) -> tuple[int, Properties]:
+    """With the reason code. Raises MqttError."""
+    reader, code, given = Reader(body), Code.SUCCESS, Properties()
     if version == V5 and body:
         code = reader.byte()
         if not reader.is_done:
-            read_properties(reader, DISCONNECT)
+            given = read_properties(reader, DISCONNECT)
     reader.finish()
-    return code
+    return code, given
 
 
 def write_disconnect(code: int, reason: str) -> bytes:

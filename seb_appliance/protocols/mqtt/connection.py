@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Coroutine
 from typing import Any, Final, Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation, Shares
-from seb_appliance.broker.values import ApiKeyView, NewRecords
+from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.clock import Timer
 from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.dispatching import Dispatcher
+from seb_appliance.protocols.mqtt.incoming import Incoming
 from seb_appliance.protocols.mqtt.outgoing import Outgoing
-from seb_appliance.protocols.mqtt.publishing import Pending, Publisher, code_of
-from seb_appliance.protocols.mqtt.records import Grants, check_filter, check_topic, to_records
+from seb_appliance.protocols.mqtt.publishing import code_of
+from seb_appliance.protocols.mqtt.retained import Retained, RetainedSender
+from seb_appliance.protocols.mqtt.sessions import Client, Session, Sessions
+from seb_appliance.protocols.mqtt.subscribing import resume, subscribe
 
 AT_ONCE: Final = 64  # packets between two turns of the event loop: about 1 ms
 _GRACE: Final = 1.5  # times the keep-alive
@@ -32,6 +36,8 @@ class Server(Protocol):
     counts: Counter[str]
     room: Shares
     dispatcher: Dispatcher
+    retained: Retained
+    sessions: Sessions
 
     def opened(self, connection: Connection) -> bool: ...
 
@@ -43,7 +49,9 @@ class Server(Protocol):
 
     def new_client_id(self) -> str: ...
 
-    def publish_will(self, will: Publish, publisher: Publisher) -> None: ...
+    def displace(self, client: Client) -> None: ...
+
+    def publish_will(self, will: Publish, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -51,12 +59,8 @@ class Connection(asyncio.Protocol):
         self._server = server
         self._broker = server.broker
         self._framer = codec.Framer()
-        self._aliases: dict[int, str] = {}
-        self._exactly_once: dict[int, bool] = {}  # packet id: whether it is stored
-        self._in_flight = 0  # messages that are being stored, and their bytes
-        self._in_flight_bytes = 0
-        self._unacknowledged = 0  # QoS 1 and 2, as the client counts them
-        self._storing: asyncio.Task[None] | None = None  # one that waits for room
+        self._starting: asyncio.Task[None] | None = None  # something must be stored first
+        self._has_left = False
         self._scheduled = False
         self._reading = True
         self._closing = False
@@ -88,15 +92,32 @@ class Connection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
         self._reserved.release()
-        if self._storing is not None:
-            self._storing.cancel()
+        if self._starting is not None:
+            self._starting.cancel()
         if self.key is not None:
-            self.outgoing.close()
+            self.leave()
         self._server.closed(self)
         if self._will is None or self.key is None:
             return
-        if self._broker.access.still_holds(self.key, self._until_us):
-            self._server.publish_will(self._will, self.publisher)
+        if self.may_go_on:
+            self._server.publish_will(self._will, self)
+
+    @property
+    def may_go_on(self) -> bool:
+        """Whether its API key is as it was when it came."""
+        assert self.key is not None
+        return self._broker.access.still_holds(self.key, self._until_us)
+
+    def leave(self) -> None:
+        """Nothing more is stored or sent here; another connection may have the session."""
+        if self._has_left:
+            return
+        self._has_left = True
+        self.incoming.close()
+        self.outgoing.close()
+        self.retained.close()
+        self._server.dispatcher.forget(self)
+        self._server.sessions.leave(self.session, self._expiry_s)
 
     def pause_writing(self) -> None:
         self._is_clogged = True
@@ -143,11 +164,10 @@ class Connection(asyncio.Protocol):
     @property
     def _must_wait(self) -> bool:
         return (
-            self._storing is not None
-            or self._finishing
+            self._finishing
             or self._is_clogged
-            or self._in_flight >= 2 * limits.MQTT_IN_FLIGHT_MAX
-            or self._in_flight_bytes >= limits.MQTT_IN_FLIGHT_BYTES_MAX
+            or self._starting is not None
+            or (self.key is not None and self.incoming.must_wait)
         )
 
     def _heard(self, *, is_whole: bool) -> None:
@@ -176,7 +196,8 @@ class Connection(asyncio.Protocol):
                 raise MqttError(Code.PROTOCOL_ERROR, "the first packet is no CONNECT")
             self._connect(body)
         elif kind == codec.PUBLISH:
-            self._publish(first & 15, body)
+            self._check_key()
+            self.incoming.publish(first & 15, body)
         elif kind in (codec.PUBACK, codec.PUBREC, codec.PUBCOMP, codec.PUBREL):
             self._acknowledged(kind, *codec.read_ack(kind, body, self.version))
         elif kind == codec.SUBSCRIBE:
@@ -201,34 +222,99 @@ class Connection(asyncio.Protocol):
             asked = codec.read_connect(body)
             self.version = asked.version
             key = self._admitted(asked)
+            client = key.api_key_id, self.client_id
+            self._server.displace(client)
+            ending = self._server.sessions.ending(client, clean_start=asked.clean_start)
+            if ending is None:
+                self._enter(asked, key)
+            else:
+                self._start(self._begin_anew(ending, asked, key), "the end of a session")
         except MqttError as error:
-            self.write(codec.write_connack(self.version, error.code, self._reason(error.text)))
-            self._server.refused(self, error.text)
-            self.close()
-            return
+            self._refuse(error)
+
+    def _refuse(self, error: MqttError) -> None:
+        self.write(codec.write_connack(self.version, error.code, self._reason(error.text)))
+        self._server.refused(self, error.text)
+        self.close()
+
+    def _start(self, work: Coroutine[Any, Any, None], what: str) -> None:
+        """Take no packet until it is done."""
+
+        async def run() -> None:
+            try:
+                await work
+            except SebError as error:
+                self._starting = None
+                self.end(code_of(error), f"{what} is not stored: {error.detail}")
+            else:
+                self._starting = None
+                self.go_on()
+
+        self._starting = asyncio.create_task(run(), name="mqtt")
+
+    async def _begin_anew(
+        self, ending: asyncio.Task[None], asked: codec.Connect, key: ApiKeyView
+    ) -> None:
+        await asyncio.shield(ending)
+        try:
+            self._enter(asked, key)
+        except MqttError as error:
+            self._refuse(error)
+
+    def _enter(self, asked: codec.Connect, key: ApiKeyView) -> None:
+        """Raises MqttError."""
+        given, server = asked.properties, self._server
+        wanted_s = given.get("session_expiry", 0)
+        if self.version != V5 and not asked.clean_start:
+            wanted_s = limits.MQTT_SESSION_EXPIRY_S_MAX
+        self._expiry_s = min(wanted_s, limits.MQTT_SESSION_EXPIRY_S_MAX)
+        client = key.api_key_id, self.client_id
+        earlier = server.sessions.find(client)
+        self.session = earlier or Session(client, self._expiry_s)
+        if not server.room.try_take(key.api_key_id, 1):
+            raise MqttError(Code.QUOTA, "there are too many MQTT connections")
+        try:
+            server.sessions.enter(self.session, self._expiry_s)
+        except MqttError:
+            server.room.give_back(key.api_key_id, 1)
+            raise
         self._framer.largest = limits.MQTT_PACKET_BYTES_MAX
-        given = asked.properties
-        self.outgoing = Outgoing(self, self._broker, key, given)
+        self.outgoing = Outgoing(
+            self,
+            self._broker,
+            key,
+            given,
+            self.session,
+            server.sessions,
+            server.dispatcher,
+            server.counts,
+        )
+        self.retained = RetainedSender(
+            server.retained, self.outgoing, self.client_id, server.counts
+        )
+        self.incoming.exactly_once = self.session.exactly_once
         self._reserved = Reservation(self._broker.pending, key.api_key_id)
         self.key, self._will = key, asked.will
-        self._server.entered(self)
+        server.entered(self)
         self._keep_alive_s = min(asked.keep_alive_s or limits.MQTT_KEEP_ALIVE_S_MAX,
                                  limits.MQTT_KEEP_ALIVE_S_MAX)  # fmt: skip
         told = dict[str, object](
             receive_maximum=limits.MQTT_IN_FLIGHT_MAX,
-            retain_available=0,
             maximum_packet=limits.MQTT_PACKET_BYTES_MAX,
             topic_alias_maximum=limits.MQTT_ALIASES_MAX,
             shared_available=0,
         )
-        if given.get("session_expiry"):
-            told["session_expiry"] = 0
+        if self.version == V5 and wanted_s != self._expiry_s:
+            told["session_expiry"] = self._expiry_s
         if not asked.client_id:
             told["assigned_client_id"] = self.client_id
         if self._keep_alive_s != asked.keep_alive_s:
             told["server_keep_alive"] = self._keep_alive_s
-        self.write(codec.write_connack(self.version, Code.SUCCESS, told))
+        present = earlier is not None
+        self.write(codec.write_connack(self.version, Code.SUCCESS, told, session_present=present))
         self._arm()
+        resume(self, self._server)
+        self.outgoing.resume()
 
     def _admitted(self, asked: codec.Connect) -> ApiKeyView:
         """The API key of its password. Raises MqttError."""
@@ -248,13 +334,13 @@ class Connection(asyncio.Protocol):
         if self._broker.stopping:
             raise MqttError(Code.STOPPING, "the appliance is stopping")
         self._until_us = access.holds_until_us(key)
-        self._grants = Grants(key, self._server.topic)
-        self.publisher = Publisher(self._broker, key, self._server.topic)
+        server = self._server
+        self.incoming = Incoming(
+            self, self._broker, key, server.topic, server.retained, server.counts
+        )
         if asked.will is not None:
-            self._check_message(asked.will)
+            self.incoming.check(asked.will)
         self.client_id = asked.client_id or self._server.new_client_id()
-        if not self._server.room.try_take(key.api_key_id, 1):
-            raise MqttError(Code.QUOTA, "there are too many MQTT connections")
         return key
 
     def _reason(self, text: str) -> dict[str, str]:
@@ -276,7 +362,7 @@ class Connection(asyncio.Protocol):
         self._end_if_done()
 
     def _end_if_done(self) -> None:
-        if self._finishing and not (self._in_flight or self._storing):
+        if self._finishing and not (self.key is not None and self.incoming.is_busy):
             self.end(Code.STOPPING, "the appliance is stopping")
 
     def close(self) -> None:
@@ -285,7 +371,13 @@ class Connection(asyncio.Protocol):
         self._broker.clock.call_later(limits.MQTT_CLOSE_S_MAX, self.transport.abort)
 
     def _disconnect(self, body: bytes) -> None:
-        if codec.read_disconnect(body, self.version) != Code.DISCONNECT_WITH_WILL:
+        code, given = codec.read_disconnect(body, self.version)
+        expiry_s = min(given.get("session_expiry", self._expiry_s),
+                       limits.MQTT_SESSION_EXPIRY_S_MAX)  # fmt: skip
+        if expiry_s and not self._expiry_s:
+            raise MqttError(Code.PROTOCOL_ERROR, "the session was to end with its connection")
+        self._expiry_s = expiry_s
+        if code != Code.DISCONNECT_WITH_WILL:
             self._will = None
         self.close()
 
@@ -296,8 +388,7 @@ class Connection(asyncio.Protocol):
         self.write(codec.packet(codec.PINGRESP, b""))
 
     def _check_key(self) -> None:
-        assert self.key is not None
-        if not self._broker.access.still_holds(self.key, self._until_us):
+        if not self.may_go_on:
             raise MqttError(Code.NOT_AUTHORIZED, "the API key has changed or expired")
 
     def _arm(self) -> None:
@@ -315,130 +406,30 @@ class Connection(asyncio.Protocol):
         began_s = self._unfinished_s
         if began_s is not None and now_s - began_s >= limits.MQTT_UNFINISHED_S_MAX:
             self.end(Code.KEEP_ALIVE, "the rest of a packet has not come")
-        elif now_s - self._heard_s >= self._keep_alive_s * _GRACE and not (
-            self._storing is not None or self._in_flight
-        ):
+        elif now_s - self._heard_s >= self._keep_alive_s * _GRACE and not self.incoming.is_busy:
             self.end(Code.KEEP_ALIVE, "nothing has come for too long")
-        elif not self._broker.access.still_holds(self.key, self._until_us):
+        elif not self.may_go_on:
             self.end(Code.NOT_AUTHORIZED, "the API key has changed or expired")
         else:
             self._arm()
 
-    # --- messages in ---
+    # --- messages ---
 
-    def _check_message(self, message: Publish) -> None:
-        """Raises MqttError."""
-        check_topic(message.topic)
-        if message.retain:
-            raise MqttError(Code.NO_RETAIN, "retained messages are not supported")
-        if not self._grants.may_publish(message.topic):
-            text = f"the API key has no grant to produce to {message.topic[:100]!r}"
-            raise MqttError(Code.NOT_AUTHORIZED, text)
-
-    def _publish(self, flags: int, body: bytes) -> None:
-        message = codec.read_publish(flags, body, self.version)
-        self._resolve_alias(message)
-        self._check_key()
-        known = self._exactly_once.get(message.packet_id) if message.qos == 2 else None
-        if known is not None:  # sent again: its PUBREC follows once it is stored
-            if known:
-                self._acknowledge(codec.PUBREC, message.packet_id)
-            return
-        if message.qos:
-            too_many = self.version == V5 and self._unacknowledged >= limits.MQTT_IN_FLIGHT_MAX
-            if too_many or len(self._exactly_once) >= limits.MQTT_IN_FLIGHT_MAX:
-                raise MqttError(Code.TOO_MANY_IN_FLIGHT, "there are too many unfinished messages")
-        try:
-            self._check_message(message)
-            origin = self.client_id if self.wants_origin else ""
-            records = to_records(message, self._broker.clock.wall_us(), origin)
-        except MqttError as error:
-            if self.version != V5 or not message.qos or error.code == Code.NO_RETAIN:
-                raise
-            self._acknowledge(codec.PUBACK if message.qos == 1 else codec.PUBREC,
-                              message.packet_id, error)  # fmt: skip
-            return
-        self._store(records, Pending(self, message))
-
-    def _resolve_alias(self, message: Publish) -> None:
-        alias = message.properties.pop("topic_alias", None)
-        if alias is None:
-            return
-        if not 0 < alias <= limits.MQTT_ALIASES_MAX:
-            raise MqttError(Code.BAD_ALIAS, "the topic alias is too large, or 0")
-        if message.topic:
-            self._aliases[alias] = check_topic(message.topic)
-        elif alias in self._aliases:
-            message.topic = self._aliases[alias]
-        else:
-            raise MqttError(Code.PROTOCOL_ERROR, "the topic alias stands for nothing")
-
-    def _store(self, records: NewRecords, pending: Pending) -> None:
-        self._in_flight += 1
-        self._in_flight_bytes += pending.size_bytes
-        self._unacknowledged += pending.qos > 0
-        if pending.qos == 2:
-            self._exactly_once[pending.packet_id] = False
-        if not self.publisher.store_nowait(records, pending):
-            self._storing = asyncio.create_task(self._store_later(records, pending), name="mqtt")
-
-    async def _store_later(self, records: NewRecords, pending: Pending) -> None:
-        """No packet is taken meanwhile, so that the order stays."""
-        try:
-            await self.publisher.store(records, pending.size_bytes)
-        except MqttError as error:
-            self._storing = None
-            self._not_stored(pending, error)
-        else:
-            self._storing = None
-            self._heard_s = self._broker.clock.monotonic_s()
-            self.stored(pending)
-            self._process()
-
-    def stored(self, pending: Pending) -> None:
-        """The bucket has it."""
-        self._server.counts["stored"] += 1
-        was_waiting = self._leave(pending)
-        if pending.qos == 1:
-            self._unacknowledged -= 1
-            self._acknowledge(codec.PUBACK, pending.packet_id)
-        elif pending.qos == 2:
-            self._exactly_once[pending.packet_id] = True
-            self._acknowledge(codec.PUBREC, pending.packet_id)
-        if was_waiting and not self._closing:
+    def go_on(self) -> None:
+        """Something was stored that packets had to wait for."""
+        self._heard_s = self._broker.clock.monotonic_s()
+        if not self._closing:
             self._schedule()
+
+    def done(self) -> None:
+        """Something was stored."""
         self._end_if_done()
 
-    def failed(self, pending: Pending, error: SebError) -> None:
-        """After it was admitted: whether the bucket has it is not known."""
-        self._not_stored(pending, MqttError(code_of(error), error.detail))
-
-    def _not_stored(self, pending: Pending, error: MqttError) -> None:
-        """Without an acknowledgement the client sends it again."""
-        self._leave(pending)
-        self._server.counts["failed"] += 1
-        self.end(error.code, error.text)
-
-    def _leave(self, pending: Pending) -> bool:
-        was_waiting = self._must_wait
-        self._in_flight -= 1
-        self._in_flight_bytes -= pending.size_bytes
-        return was_waiting
-
-    def _acknowledge(self, kind: int, packet_id: int, error: MqttError | None = None) -> None:
-        code, text = (Code.SUCCESS, "") if error is None else (error.code, error.text)
-        if error is not None:
-            self._server.counts["refused"] += 1
-        self.write(codec.write_ack(kind, packet_id, self.version, code, text))
-
-    def _acknowledged(self, kind: int, packet_id: int, code: int) -> None:  # noqa: ARG002
+    def _acknowledged(self, kind: int, packet_id: int, code: int) -> None:
         if kind == codec.PUBREL:
-            self._unacknowledged -= self._exactly_once.pop(packet_id, None) is not None
-            self._acknowledge(codec.PUBCOMP, packet_id)
-        elif kind == codec.PUBACK:
-            self.outgoing.acknowledged(packet_id)
+            self.incoming.released(packet_id)
         else:
-            raise MqttError(Code.PROTOCOL_ERROR, "nothing was sent here with QoS 2")
+            self.outgoing.acknowledged(kind, packet_id, code)
 
     # --- subscriptions ---
 
@@ -448,22 +439,26 @@ class Connection(asyncio.Protocol):
         codes = list[int]()
         for one in asked:
             try:
-                self._check_filter(one.topic_filter)
-                one.qos = min(one.qos, 1)
-                self._server.dispatcher.subscribe(self, one)
-                self.wants_origin |= one.no_local
+                subscribe(self, self._server, one)
                 codes.append(one.qos)
             except MqttError as error:
                 codes.append(Code.UNSPECIFIED if self.version != V5 else error.code)
-        self.write(codec.write_suback(codec.SUBACK, packet_id, codes, self.version))
+        self._kept(codec.write_suback(codec.SUBACK, packet_id, codes, self.version))
 
-    def _check_filter(self, topic_filter: str) -> None:
-        """Raises MqttError."""
-        check_filter(topic_filter)
-        if topic_filter.startswith("$share/"):
-            raise MqttError(Code.NO_SHARED, "shared subscriptions are not supported")
-        if not self._grants.may_subscribe(topic_filter):
-            raise MqttError(Code.NOT_AUTHORIZED, "the API key has no grant to consume")
+    def _kept(self, answer: bytes) -> None:
+        """Answer once the session is stored, if it is kept."""
+        if not self.session.is_kept:
+            self.write(answer)
+            return
+
+        async def store() -> None:
+            try:
+                await self._server.sessions.store(self.session, self.incoming.publisher)
+            except MqttError as error:
+                self.end(error.code, error.text)
+            self.write(answer)
+
+        self._start(store(), "the session")
 
     def _unsubscribe(self, body: bytes) -> None:
         packet_id, filters = codec.read_unsubscribe(body, self.version)
@@ -471,4 +466,6 @@ class Connection(asyncio.Protocol):
             Code.SUCCESS if self._server.dispatcher.unsubscribe(self, one) else Code.NO_SUBSCRIPTION
             for one in filters
         ]
-        self.write(codec.write_suback(codec.UNSUBACK, packet_id, codes, self.version))
+        for topic_filter in filters:
+            self.session.subscriptions.pop(topic_filter, None)
+        self._kept(codec.write_suback(codec.UNSUBACK, packet_id, codes, self.version))

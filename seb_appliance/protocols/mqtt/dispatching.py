@@ -5,22 +5,20 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import replace
-from typing import Final, Protocol
+from typing import Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.values import ApiKeyView, BatchSlice, From, ReadRequest
+from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
 from seb_appliance.protocols.mqtt.filters import Filters
-from seb_appliance.protocols.mqtt.outgoing import Outgoing
+from seb_appliance.protocols.mqtt.outgoing import Outgoing, merged
+from seb_appliance.protocols.mqtt.reading import Turns, read
 from seb_appliance.protocols.mqtt.records import to_publish
 
 _log = logging.getLogger(__name__)
-_AT_ONCE: Final = 100  # records or deliveries between two turns of the event loop
-_RECORDS: Final = 1_000  # of one read
 _Subscribed = tuple[Subscription, int]  # and the log end when it was made
 
 
@@ -39,7 +37,7 @@ class Dispatcher:
 
     def __init__(self, broker: Broker, topic: str, counts: Counter[str]) -> None:
         self._broker = broker
-        self._topic = topic
+        self.topic = topic
         self._counts = counts
         self._room = broker.shares.declare(
             "mqtt_subscriptions", limits.MQTT_SUBSCRIPTIONS_MAX, "MQTT subscriptions"
@@ -47,28 +45,32 @@ class Dispatcher:
         self._filters = Filters[_Subscribed]()
         self._by_connection: dict[Subscriber, set[str]] = {}
         self._reading: asyncio.Task[None] | None = None
-        self._at = 0
-        self._steps = 0
+        self.begun_offset = self.done_offset = 0  # see `Log`
+        self._turns = Turns()
 
     @property
     def count(self) -> int:
         return self._filters.count
 
-    def subscribe(self, connection: Subscriber, asked: Subscription) -> None:
+    @property
+    def end_offset(self) -> int:
         """Raises MqttError."""
-        assert connection.key is not None
-        mine = self._by_connection.setdefault(connection, set())
         try:
-            end = self._broker.topics.get(self._topic).log_end_offset
+            return self._broker.topics.get(self.topic).log_end_offset
         except SebError as error:
             raise MqttError(Code.REFUSED, error.detail) from error
+
+    def subscribe(self, connection: Subscriber, asked: Subscription, since: int) -> None:
+        """It gets the records from `since` on. Raises MqttError."""
+        assert connection.key is not None
+        mine = self._by_connection.setdefault(connection, set())
         if asked.topic_filter not in mine:
             if not self._room.try_take(connection.key.api_key_id, 1):
                 raise MqttError(Code.QUOTA, "there are too many subscriptions")
             mine.add(asked.topic_filter)
-        self._filters.put(asked.topic_filter, connection, (asked, end))
+        self._filters.put(asked.topic_filter, connection, (asked, since))
         if self._reading is None:
-            self._at = end
+            self.begun_offset = self.done_offset = self.end_offset
             self._reading = asyncio.create_task(self._run(), name="mqtt subscriptions")
 
     def unsubscribe(self, connection: Subscriber, topic_filter: str) -> bool:
@@ -94,9 +96,9 @@ class Dispatcher:
     async def _run(self) -> None:
         """A failure ends the connections that have subscriptions: their clients come again."""
         try:
-            with self._broker.follow(self._topic, OPERATOR) as follower:
+            with self._broker.follow(self.topic, OPERATOR) as follower:
                 while not follower.stopping:
-                    if follower.log_end_offset == self._at:
+                    if follower.log_end_offset == self.done_offset:
                         await follower.wait()
                     else:
                         await self._read()
@@ -107,26 +109,15 @@ class Dispatcher:
                 connection.end(Code.UNAVAILABLE, error.detail)
 
     async def _read(self) -> None:
-        request = ReadRequest(From(offset=self._at), max_records=_RECORDS)
-        found = self._broker.read_nowait(self._topic, request, waits=False)
-        if found is None:
-            found = await self._broker.read(self._topic, request)
-        for piece in found.slices:
-            await self._dispatch(piece)
-        self._at = found.next_offset
-
-    async def _dispatch(self, piece: BatchSlice) -> None:
-        columns, begin, end = piece.batch.columns, piece.begin, piece.end
-        values = columns.values.slice(begin, end)
-        keys = None if columns.keys is None else columns.keys.slice(begin, end)
-        headers = None if columns.headers is None else columns.headers.slice(begin, end)
-        offsets = piece.batch.offsets()
-        for i, key in enumerate(keys or ()):
-            await self._step()
-            packed = None if headers is None else headers[i]
-            found = to_publish(key, values[i], packed, self._broker.clock.wall_us())
+        rows, next_offset = await read(self._broker, self.topic, self.done_offset)
+        for row in rows:
+            await self._turns.step()
+            self.begun_offset = row.offset + 1
+            found = to_publish(row.key, row.value, row.headers, self._broker.clock.wall_us())
             if found is not None:
-                await self._send(*found, offsets[begin + i])
+                await self._send(*found, row.offset)
+            self.done_offset = row.offset + 1
+        self.begun_offset = self.done_offset = next_offset
 
     async def _send(self, message: Publish, origin: str, offset: int) -> None:
         receivers = dict[Subscriber, list[Subscription]]()
@@ -136,16 +127,6 @@ class Dispatcher:
                 continue
             receivers.setdefault(connection, []).append(subscription)
         for connection, subscriptions in receivers.items():
-            await self._step()
-            qos = min(message.qos, max(one.qos for one in subscriptions))
-            identifiers = [one.identifier for one in subscriptions if one.identifier]
-            properties = message.properties
-            if identifiers:
-                properties = properties | {"subscription_id": identifiers}
-            sent = replace(message, qos=qos, properties=properties)
-            self._counts[connection.outgoing.deliver(sent)] += 1
-
-    async def _step(self) -> None:
-        self._steps += 1
-        if self._steps % _AT_ONCE == 0:
-            await asyncio.sleep(0)
+            await self._turns.step()
+            sent = merged(message, subscriptions)
+            self._counts[connection.outgoing.deliver(sent, offset)] += 1

@@ -15,12 +15,14 @@ from seb_appliance import limits
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.broker import Broker
+from seb_appliance.clock import Timer
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.connection import Connection
 from seb_appliance.protocols.mqtt.dispatching import Dispatcher
-from seb_appliance.protocols.mqtt.publishing import Publisher
-from seb_appliance.protocols.mqtt.records import to_records
+from seb_appliance.protocols.mqtt.incoming import Incoming
+from seb_appliance.protocols.mqtt.retained import Retained
+from seb_appliance.protocols.mqtt.sessions import Client, Sessions
 from seb_appliance.protocols.sockets.listening import Connections
 
 _log = logging.getLogger(__name__)
@@ -47,6 +49,8 @@ class Mqtt:
             "mqtt_connections", limits.MQTT_CONNECTIONS_MAX, "MQTT connections"
         )
         self.dispatcher = Dispatcher(broker, topic, self.counts)
+        self.retained = Retained(broker, f"{topic}-retained")
+        self.sessions = Sessions(broker, topic, f"{topic}-sessions")
         self._address = address
         self._tls = tls
         self._random_bytes = random_bytes
@@ -55,6 +59,8 @@ class Mqtt:
         self._all: set[Connection] = set()
         self._by_client: dict[tuple[str, str], Connection] = {}
         self._wills: set[asyncio.Task[None]] = set()
+        self._delayed = dict[Client, tuple[Publish, Connection, Timer]]()
+        self._is_stopping = False
         self._server: asyncio.Server | None = None
         self._idle = asyncio.Event()
 
@@ -66,6 +72,8 @@ class Mqtt:
     async def start(self) -> None:
         """Raises ConfigurationError if the port cannot be used."""
         await self.broker.topics.make_on_first_use(self.topic, THE_APPLIANCE)
+        await self.retained.start()
+        await self.sessions.start()
         host, port = self._address
         loop = asyncio.get_running_loop()
         try:
@@ -79,12 +87,17 @@ class Mqtt:
         """Take nothing more; wait until what was taken is stored and acknowledged, or refused."""
         if self._server is not None:
             self._server.close()
+        self._is_stopping = True
+        for client in tuple(self._delayed):
+            self.will_is_due(client)
         for connection in tuple(self._all):
             connection.finish()
         while self._all:
             self._idle.clear()
             await self._idle.wait()
         await asyncio.gather(*self._wills, return_exceptions=True)
+        await self.retained.stop()
+        await self.sessions.stop()
 
     def samples(self) -> Iterator[Sample]:
         """The metrics."""
@@ -92,6 +105,10 @@ class Mqtt:
         yield Sample("seb_mqtt_connections", text, "gauge", count)
         text, count = "MQTT subscriptions.", self.dispatcher.count
         yield Sample("seb_mqtt_subscriptions", text, "gauge", count)
+        text, count = "MQTT sessions that outlive their connections.", self.sessions.count
+        yield Sample("seb_mqtt_sessions", text, "gauge", count)
+        text, count = "Retained MQTT messages.", self.retained.count
+        yield Sample("seb_mqtt_retained", text, "gauge", count)
         text = "Messages that arrived by MQTT, by what became of them."
         for outcome in _OUTCOMES:
             count, labels = self.counts[outcome], {"outcome": outcome}
@@ -112,19 +129,29 @@ class Mqtt:
 
     def entered(self, connection: Connection) -> None:
         """It has an API key and a client id: an older one with the same is ended."""
-        assert connection.key is not None
-        client = connection.key.api_key_id, connection.client_id
-        older = self._by_client.get(client)
+        self.displace(connection.session.client)
+        client = connection.session.client
         self._by_client[client] = connection
+        if client in self._delayed:
+            _, earlier, timer = self._delayed[client]
+            if earlier.session is not connection.session:
+                self.will_is_due(client)
+            else:
+                timer.cancel()
+                del self._delayed[client]
+
+    def displace(self, client: Client) -> None:
+        """A newer connection has this client id."""
+        older = self._by_client.get(client)
         if older is not None:
             older.end(Code.TAKEN_OVER, "another connection has this client id")
+            older.leave()
 
     def closed(self, connection: Connection) -> None:
         self._all.discard(connection)
         self._connections.leave(connection.address)
         if connection.key is not None:
-            self.dispatcher.forget(connection)
-            client = connection.key.api_key_id, connection.client_id
+            client = connection.session.client
             self.room.give_back(client[0], 1)
             if self._by_client.get(client) is connection:
                 del self._by_client[client]
@@ -138,15 +165,31 @@ class Mqtt:
     def new_client_id(self) -> str:
         return "seb-" + base64.b32encode(self._random_bytes(10)).decode().lower()
 
-    def publish_will(self, will: Publish, publisher: Publisher) -> None:
-        task = asyncio.create_task(self._store_will(will, publisher), name="mqtt will")
+    def publish_will(self, will: Publish, connection: Connection) -> None:
+        """Now, or after its delay, if its session lives so long and its client does not return."""
+        session = connection.session
+        delay_s = min(will.properties.get("will_delay", 0), session.expiry_s)
+        if not delay_s or session.is_over:
+            self._publish_now(will, connection)
+        elif session.client not in self._by_client and not self._is_stopping:
+            timer = self.broker.clock.call_later(delay_s, lambda: self.will_is_due(session.client))
+            self._delayed[session.client] = will, connection, timer
+
+    def will_is_due(self, client: Client) -> None:
+        will, connection, timer = self._delayed.pop(client)
+        timer.cancel()
+        if connection.may_go_on:
+            self._publish_now(will, connection)
+
+    def _publish_now(self, will: Publish, connection: Connection) -> None:
+        task = asyncio.create_task(self._store_will(will, connection.incoming), name="mqtt will")
         self._wills.add(task)
         task.add_done_callback(self._wills.discard)
 
-    async def _store_will(self, will: Publish, publisher: Publisher) -> None:
+    async def _store_will(self, will: Publish, incoming: Incoming) -> None:
         try:
-            records = to_records(will, self.broker.clock.wall_us())
-            await publisher.store(records, len(will.payload) + len(will.topic))
+            size_bytes = len(will.payload) + len(will.topic)
+            await incoming.publisher.store(incoming.records(will), size_bytes)
             self.counts["stored"] += 1
         except MqttError as error:
             self.counts["failed"] += 1

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from seb_appliance import limits
+from seb_appliance.broker.append.appends import Transaction
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.errors import (
@@ -49,14 +52,13 @@ class Pending:
 
 
 class Publisher:
-    """Stores messages of one API key in `topic`."""
+    """Stores messages of one API key: records by topic, in one entry."""
 
-    def __init__(self, broker: Broker, key: ApiKeyView, topic: str) -> None:
+    def __init__(self, broker: Broker, key: ApiKeyView) -> None:
         self._broker = broker
         self._key = key
-        self._topic = topic
 
-    def store_nowait(self, records: NewRecords, pending: Pending) -> bool:
+    def store_nowait(self, records: Mapping[str, NewRecords], pending: Pending) -> bool:
         """Whether it is admitted: then `pending` is told. False: `store` decides."""
         meter = self._meter
         if meter is not None:
@@ -65,20 +67,25 @@ class Publisher:
             except QuotaExceededError:
                 return False
             meter.charge_in(pending.size_bytes)
-        appends = self._broker.appends
-        return appends.append_nowait(self._key, self._topic, records, pending.size_bytes, pending)
+        appends, size_bytes = self._broker.appends, pending.size_bytes
+        if len(records) > 1:
+            return appends.transact_nowait(self._key, records, size_bytes, pending)
+        ((topic, given),) = records.items()
+        return appends.append_nowait(self._key, topic, given, size_bytes, pending)
 
     @property
     def _meter(self) -> Meter | None:
         return self._broker.access.meters.of(self._key)
 
-    async def store(self, records: NewRecords, size_bytes: int) -> None:
+    async def store(
+        self, records: Mapping[str, NewRecords], size_bytes: int, commit: Commit | None = None
+    ) -> None:
         """Waits for room, and until it is stored. Raises MqttError."""
         clock = self._broker.clock
         give_up_s = clock.monotonic_s() + limits.MQTT_NO_ROOM_S_MAX
         while True:
             try:
-                await self._store(records, size_bytes)
+                await self._store(Transaction(records, commit), size_bytes)
             except NO_ROOM as error:
                 if clock.monotonic_s() >= give_up_s:
                     raise MqttError(Code.QUOTA, error.detail) from error
@@ -88,14 +95,14 @@ class Publisher:
             else:
                 return
 
-    async def _store(self, records: NewRecords, size_bytes: int) -> None:
+    async def _store(self, transaction: Transaction, size_bytes: int) -> None:
         meter = self._broker.access.meters.enter(self._key)
         with Reservation(self._broker.pending, self._key.api_key_id) as reservation:
             reservation.grow(limits.PENDING_REQUEST_BYTES + size_bytes)
             held = reservation.handed_over()
         if meter is not None:
             meter.charge_in(size_bytes)
-        await self._broker.appends.append(self._key, self._topic, records, held)
+        await self._broker.appends.transact(self._key, transaction, held)
 
 
 def code_of(error: SebError) -> int:

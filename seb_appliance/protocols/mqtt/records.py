@@ -20,7 +20,8 @@ CONTENT_TYPE: Final = "content-type"
 _OURS: Final = "mqtt-"  # what begins so is no user property
 _QOS, _EXPIRES, _CLIENT = "mqtt-qos", "mqtt-expires", "mqtt-client"
 _RESPONSE, _CORRELATION = "mqtt-response-topic", "mqtt-correlation-data"
-_FORMAT: Final = "mqtt-payload-format"
+_OWNER: Final = "mqtt-key"  # the API key of a retained message
+_FORMAT, _RETAIN = "mqtt-payload-format", "mqtt-retain"
 _WITHOUT_HEADER: Final = 1  # this QoS: of records that others have stored, too
 _NOT_IN_WORDS: Final = re.compile(rb"[^A-Za-z0-9_-]")
 _ANY_LEVEL: Final = "+"  # no word of a pattern: only * and ** cover it
@@ -54,7 +55,7 @@ def _check_length(topic: str) -> None:
         raise MqttError(Code.BAD_TOPIC, "the topic is too long or has too many levels")
 
 
-def _word(level: str) -> str:
+def word(level: str) -> str:
     """An MQTT level as a word of a topic name; different levels give different words."""
     if not level:
         return "_x00"
@@ -76,7 +77,7 @@ class Grants:
         if known is None:
             if len(self._known) >= limits.MQTT_TOPICS_KNOWN_MAX:
                 self._known.clear()
-            known = self._known[topic] = self._covers("produce", list(map(_word, topic.split("/"))))
+            known = self._known[topic] = self._covers("produce", list(map(word, topic.split("/"))))
         return known
 
     def may_subscribe(self, topic_filter: str) -> bool:
@@ -84,7 +85,7 @@ class Grants:
         levels = topic_filter.split("/")
         has_rest = levels[-1] == "#"
         words = [
-            _ANY_LEVEL if one == "+" else _word(one) for one in levels[: -1 if has_rest else None]
+            _ANY_LEVEL if one == "+" else word(one) for one in levels[: -1 if has_rest else None]
         ]
         if not has_rest:
             return self._covers("consume", words)
@@ -106,12 +107,11 @@ def to_records(message: Publish, now_us: int, client_id: str = "") -> NewRecords
         headers[_QOS] = b"%d" % message.qos
     if client_id:
         headers[_CLIENT] = client_id.encode()
+    if message.retain:
+        headers[_RETAIN] = b"1"
     if message.properties:
         _add_properties(headers, message, now_us)
-    try:
-        packed = [pack_headers(headers)] if headers else None
-    except RecordTooLargeError as error:
-        raise MqttError(Code.REFUSED, error.detail) from error
+    packed = [_packed(headers)] if headers else None
     return NewRecords([message.payload], [message.topic.encode()], packed)
 
 
@@ -132,6 +132,23 @@ def _add_properties(headers: dict[str, bytes], message: Publish, now_us: int) ->
             text = f"the user property {name[:100]!r} is repeated, or its name is not free"
             raise MqttError(Code.REFUSED, text)
         headers[name] = value.encode()
+
+
+def owned(packed: bytes, api_key_id: str) -> bytes:
+    """Packed headers that name the API key, too. Raises MqttError."""
+    return _packed((_decode_headers(packed) if packed else {}) | {_OWNER: api_key_id.encode()})
+
+
+def owner_of(packed: bytes | None) -> str:
+    found = _decode_headers(packed).get(_OWNER, b"") if packed else b""
+    return found.decode("utf-8", "replace")
+
+
+def _packed(headers: dict[str, bytes]) -> bytes:
+    try:
+        return pack_headers(headers)
+    except RecordTooLargeError as error:
+        raise MqttError(Code.REFUSED, error.detail) from error
 
 
 def to_publish(
@@ -157,6 +174,8 @@ def to_publish(
         properties["message_expiry"] = min(-(-left_ms // 1_000), 2**32 - 1)
     qos = {b"0": 0, b"2": 2}.get(headers.pop(_QOS, b""), _WITHOUT_HEADER)
     client_id = headers.pop(_CLIENT, b"").decode("utf-8", "replace")
+    headers.pop(_OWNER, None)
+    is_retained = headers.pop(_RETAIN, b"") == b"1"
     if headers.pop(_FORMAT, b"") == b"1":
         properties["payload_format"] = 1
     if (correlation := headers.pop(_CORRELATION, None)) is not None:
@@ -170,7 +189,7 @@ def to_publish(
     ]
     if not properties["user_properties"]:
         del properties["user_properties"]
-    return Publish(topic, value or b"", qos, properties=properties), client_id
+    return Publish(topic, value or b"", qos, is_retained, properties=properties), client_id
 
 
 def _text(value: bytes | None) -> str | None:

@@ -19,6 +19,7 @@ from seb_appliance.protocols.mqtt.codec import V5, Code, Framer, MqttError, Publ
 from seb_appliance.protocols.mqtt.filters import Filters
 from seb_appliance.protocols.mqtt.outgoing import Outgoing
 from seb_appliance.protocols.mqtt.records import Grants, check_filter, to_publish, to_records
+from seb_appliance.protocols.mqtt.sessions import Session
 
 READERS = (
     codec.read_connect,
@@ -171,8 +172,9 @@ def test_a_subscriber_that_does_not_read_loses_qos_0_alone():
     broker = SimpleNamespace(
         followers=SimpleNamespace(budget=budget), access=SimpleNamespace(meters=meters)
     )
-    deaf = Deaf()
-    outgoing = Outgoing(deaf, broker, ApiKeyView("k", "k", (), 0), {})
+    deaf, session = Deaf(), Session(("k", "c"), 0)
+    log = SimpleNamespace(done_offset=0)
+    outgoing = Outgoing(deaf, broker, ApiKeyView("k", "k", (), 0), {}, session, None, log, None)
     assert outgoing.deliver(Publish("a", b"", 0)) == "sent"
     assert outgoing.deliver(Publish("a", b"", 0)) == "dropped"
     assert outgoing.deliver(Publish("a", b"", 1)) == "delayed"

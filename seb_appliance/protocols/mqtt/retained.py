@@ -1,0 +1,255 @@
+"""Retained messages: the newest of each MQTT topic that was published with the flag.
+
+They lie in a compacted topic of their own, because a message without the flag must not replace one.
+All of them are in memory, as a tree of their levels, which a start fills from the bucket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, deque
+from collections.abc import AsyncIterator
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.access.audit import THE_APPLIANCE
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.values import NewRecords
+from seb_appliance.errors import SebError, TopicDiffersError
+from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
+from seb_appliance.protocols.mqtt.outgoing import Outgoing
+from seb_appliance.protocols.mqtt.reading import Row, Turns, read
+from seb_appliance.protocols.mqtt.records import owned, owner_of, to_publish
+
+_log = logging.getLogger(__name__)
+_SETTINGS: Final = TopicSettings(cleanup="compact", key_index="latest")
+_AT_ONCE: Final = 2_000  # levels whose children are found between two turns of the event loop
+
+
+class _Level:
+    __slots__ = ("below", "row")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Level] | None = None
+        self.row: Row | None = None
+
+
+class Retained:
+    """`topic`: where they are stored. Bytes are counted for the API key that sent them."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self.topic = topic
+        self.count = 0
+        self._broker = broker
+        remedy = "Delete retained messages: publish empty ones with the flag."
+        self._room = broker.shares.declare(
+            "mqtt_retained", limits.MQTT_RETAINED_BYTES_MAX, "bytes of retained messages", remedy
+        )
+        self._root = _Level()
+        self._at = 0
+        self._read = asyncio.Event()  # replaced after each read
+        self._reading: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Raises SebError."""
+        with contextlib.suppress(TopicDiffersError):  # somebody has changed its settings
+            await self._broker.topics.create(self.topic, _SETTINGS, THE_APPLIANCE)
+        self._at = self._broker.topics.get(self.topic).log_start_offset
+        while self._at < self._end:
+            await self._take()
+        self._reading = asyncio.create_task(self._run(), name="mqtt retained")
+
+    async def stop(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.gather(self._reading, return_exceptions=True)
+
+    def records(self, given: NewRecords, api_key_id: str) -> NewRecords:
+        """What is stored here of a message. Raises MqttError if it finds no room."""
+        value, key = given.values[0], (given.keys or [None])[0]
+        assert key is not None
+        packed = given.headers[0] if given.headers else b""
+        if not value:
+            return NewRecords([None], [key])
+        size_bytes = _size_bytes(Row(0, key, value, packed))
+        is_new = self._find(key.decode()) is None
+        if self.count + is_new > limits.MQTT_RETAINED_MAX or not self._room.has_room(
+            api_key_id, size_bytes
+        ):
+            raise MqttError(Code.QUOTA, "there are too many retained messages")
+        return NewRecords([value], [key], [owned(packed, api_key_id)])
+
+    async def matching(self, topic_filter: str) -> AsyncIterator[tuple[Publish, str]]:
+        """Those that are stored when each is asked for, and who sent them, as far as that is
+        known. Raises SebError."""
+        for level in await self._match(topic_filter):
+            await self._caught_up()
+            row = level.row
+            found = None if row is None else to_publish(*row[1:], self._broker.clock.wall_us())
+            if found is not None:
+                found[0].retain = True
+                yield found
+            elif row is not None:  # it has expired
+                self._put(Row(row.offset, row.key, None, None))
+
+    # --- inside ---
+
+    @property
+    def _end(self) -> int:
+        return self._broker.topics.get(self.topic).log_end_offset
+
+    async def _caught_up(self) -> None:
+        """No older message than a subscriber may have got from the topic of all messages."""
+        while self._at < self._end:
+            await self._read.wait()
+
+    async def _run(self) -> None:
+        try:
+            with self._broker.follow(self.topic, OPERATOR) as follower:
+                while not follower.stopping:
+                    if follower.log_end_offset == self._at:
+                        await follower.wait()
+                    else:
+                        await self._take()
+        except SebError as error:
+            _log.warning("retained MQTT messages are not followed any more: %s", error)
+
+    async def _take(self) -> None:
+        rows, self._at = await read(self._broker, self.topic, self._at)
+        for row in rows:
+            self._put(row)
+        self._read.set()
+        self._read = asyncio.Event()
+
+    def _put(self, row: Row) -> None:
+        found = to_publish(row.key, row.value, row.headers, self._broker.clock.wall_us())
+        if found is None and row.value is not None:
+            return
+        levels = (row.key or b"").decode("utf-8", "replace").split("/")
+        path = [self._root]
+        for name in levels:
+            below = path[-1].below
+            if below is None or name not in below:
+                if not row.value:
+                    return
+                below = path[-1].below = below or {}
+                below[name] = _Level()
+            path.append(below[name])
+        level = path[-1]
+        for old, sign in ((level.row, -1), (row if row.value else None, 1)):
+            if old is not None:
+                self.count += sign
+                self._count_bytes(old, sign)
+        level.row = row if row.value else None
+        while levels and level.row is None and not level.below:
+            path.pop()
+            level = path[-1]
+            assert level.below is not None
+            del level.below[levels.pop()]
+
+    def _count_bytes(self, row: Row, sign: int) -> None:
+        change = self._room.take_anyway if sign > 0 else self._room.give_back
+        change(owner_of(row.headers), _size_bytes(row))
+
+    def _find(self, topic: str) -> _Level | None:
+        level: _Level | None = self._root
+        for name in topic.split("/"):
+            if level is None or level.below is None:
+                return None
+            level = level.below.get(name)
+        return None if level is None or level.row is None else level
+
+    async def _match(self, topic_filter: str) -> list[_Level]:
+        """Wildcards do not match a first level that begins with $."""
+        levels = topic_filter.split("/")
+        has_rest = levels[-1] == "#"
+        nodes = [self._root]
+        for depth, wanted in enumerate(levels[: -1 if has_rest else None]):
+            nodes = await _below(nodes, wanted, is_root=depth == 0)
+        found, is_root = await _with_row(nodes), len(levels) == 1
+        while has_rest and nodes:
+            nodes, is_root = await _below(nodes, "+", is_root=is_root), False
+            found += await _with_row(nodes)
+        return found
+
+
+async def _below(nodes: list[_Level], wanted: str, *, is_root: bool) -> list[_Level]:
+    found = list[_Level]()
+    for begin in range(0, len(nodes), _AT_ONCE):
+        some = [one.below for one in nodes[begin : begin + _AT_ONCE] if one.below]
+        if is_root and wanted == "+":
+            found += [one for below in some for name, one in below.items() if name[:1] != "$"]
+        elif wanted == "+":
+            for below in some:
+                found += below.values()
+        else:
+            found += [below[wanted] for below in some if wanted in below]
+        await asyncio.sleep(0)
+    return found
+
+
+async def _with_row(nodes: list[_Level]) -> list[_Level]:
+    found = list[_Level]()
+    for begin in range(0, len(nodes), _AT_ONCE):
+        found += [one for one in nodes[begin : begin + _AT_ONCE] if one.row is not None]
+        await asyncio.sleep(0)
+    return found
+
+
+def _size_bytes(row: Row) -> int:
+    """About what it takes in memory."""
+    parts = (row.key, row.value, row.headers)
+    return limits.PENDING_RECORD_BYTES + sum(len(part or b"") for part in parts)
+
+
+class RetainedSender:
+    """Sends a client what its subscriptions find, one after the other, as fast as it takes them."""
+
+    def __init__(
+        self, retained: Retained, outgoing: Outgoing, client_id: str, counts: Counter[str]
+    ) -> None:
+        self._retained = retained
+        self._outgoing = outgoing
+        self._client_id = client_id
+        self._counts = counts
+        self._waiting = deque[Subscription]()
+        self._sending: asyncio.Task[None] | None = None
+
+    def add(self, subscription: Subscription) -> None:
+        """Raises MqttError if too many wait."""
+        if len(self._waiting) >= limits.MQTT_RETAINED_LOOKUPS_MAX:
+            raise MqttError(Code.QUOTA, "too many subscriptions wait for retained messages")
+        self._waiting.append(subscription)
+        if self._sending is None and self._retained.count:
+            self._sending = asyncio.create_task(self._run(), name="mqtt retained")
+        elif self._sending is None:
+            self._waiting.clear()
+
+    def close(self) -> None:
+        if self._sending is not None:
+            self._sending.cancel()
+
+    async def _run(self) -> None:
+        while self._waiting:
+            try:
+                await self._send(self._waiting.popleft())
+            except SebError as error:
+                self._outgoing.fail(error.detail)
+                return
+        self._sending = None
+
+    async def _send(self, asked: Subscription) -> None:
+        turns = Turns()
+        async for message, origin in self._retained.matching(asked.topic_filter):
+            if asked.no_local and origin == self._client_id:
+                continue
+            message.qos = min(message.qos, asked.qos)
+            if asked.identifier:
+                message.properties["subscription_id"] = [asked.identifier]
+            await self._outgoing.room()
+            self._counts[self._outgoing.deliver(message)] += 1
+            await turns.step()

@@ -1,0 +1,278 @@
+"""MQTT sessions that outlive their connections, QoS 2 to subscribers, and delayed wills."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+
+import pytest
+import pytest_asyncio
+
+from seb_appliance import limits
+from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt.codec import Code, Publish
+from seb_appliance.storage.stores.memory import MemoryStore
+from tests.support.mqtt_client import connect, connected, raw, serving
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+FOR_AN_HOUR = {"clean_start": False, "session_expiry": 3_600}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(tmp_path_factory):
+    async with serving(tmp_path_factory.mktemp("mqtt")) as both:
+        yield both
+
+
+def kept(version=5):
+    return FOR_AN_HOUR if version == 5 else {"version": 4, "clean_start": False}
+
+
+async def publish(running, topic, *payloads, qos=1, **given):
+    async with connected(running, client_id="publisher") as client:
+        for number, payload in enumerate(payloads, 1):
+            client.publish(topic, payload, qos=qos, packet_id=number, **given)
+        for _ in payloads:
+            assert (await client.packet())[0] == (0x40 if qos == 1 else 0x50)
+
+
+async def gone(running, client_id):
+    """The appliance knows that the connection has ended."""
+    while any(one.client_id == client_id for one in running[1]._all):
+        await asyncio.sleep(0)
+
+
+async def committed(running, client_id, offset):
+    """Wait until the group of the session has this offset."""
+    broker = running[0].appliance.broker
+    topic_id = broker.topics.get("mqtt").topic_id
+    group = running[1].sessions.find(client_of(running, client_id)).group
+    while broker.groups.committed_offset(group, topic_id) != offset:
+        await asyncio.sleep(0)
+
+
+def ack(client, message, kind=codec.PUBACK):
+    client.send(codec.write_ack(kind, message.packet_id, client.version))
+
+
+def client_of(running, client_id):
+    return running[0].admin_key.split("_")[1], client_id
+
+
+@pytest.mark.parametrize("version", [4, 5])
+async def test_a_client_that_returns_gets_what_it_missed_in_order(running, version):
+    name = f"away{version}"
+    async with connected(running, client_id=name, **kept(version)) as client:
+        assert not client.present
+        await client.subscribe(f"{name}/+")
+    await gone(running, name)
+    await publish(running, f"{name}/1", *(b"%d" % i for i in range(900)), qos=1)
+    await publish(running, f"{name}/1", b"expired", properties={"message_expiry": 0})
+    await publish(running, "other", b"x")
+    async with connected(running, client_id=name, **kept(version)) as client:
+        assert client.present
+        for number in range(900):
+            message = await client.message()
+            assert message.payload == b"%d" % number
+            ack(client, message)
+        await publish(running, f"{name}/1", b"live")
+        assert (await client.message()).payload == b"live"
+
+
+async def test_what_was_not_acknowledged_is_sent_again_with_dup_and_the_rest_is_not(running):
+    async with connected(running, client_id="again", **kept()) as client:
+        await client.subscribe("again")
+        await publish(running, "again", b"1", b"2", b"3")
+        sent = [await client.message() for _ in range(3)]
+        ack(client, sent[1])
+        assert await client.pong()
+    await gone(running, "again")
+    async with connected(running, client_id="again", **kept()) as client:
+        for message in (sent[0], sent[2]):
+            first, body = await client.packet()
+            assert first == 0x3A  # DUP, QoS 1
+            assert message.payload == body[-1:]
+            assert message.packet_id == int.from_bytes(body[7:9], "big")
+            ack(client, message)
+        assert await client.pong()
+    await gone(running, "again")
+    async with connected(running, client_id="again", **kept()) as client:
+        assert client.present
+        assert await client.pong()
+
+
+async def test_a_session_comes_back_on_a_new_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "MQTT_COMMIT_S", 0)
+    store = MemoryStore()
+    async with serving(tmp_path / "a", store=store) as first:
+        async with connected(first, client_id="burnt", **kept()) as client:
+            await client.subscribe("burnt/#", 2)
+            await publish(first, "burnt/1", b"acknowledged", b"sent")
+            ack(client, await client.message())
+            assert (await client.message()).payload == b"sent"
+        await gone(first, "burnt")
+        await publish(first, "burnt/1", b"missed")
+        await committed(first, "burnt", 1)
+    (tmp_path / "b").mkdir()
+    shutil.copy(tmp_path / "a/admin.key", tmp_path / "b")
+    async with (
+        serving(tmp_path / "b", store=store, take_over=True) as second,
+        connected(second, client_id="burnt", **kept()) as client,
+    ):
+        assert client.present
+        assert [(await client.message()).payload for _ in range(2)] == [b"sent", b"missed"]
+
+
+async def test_clean_start_and_an_expiry_of_0_end_a_session(running):
+    sessions = running[1].sessions
+    before = sessions.count
+    for ended in ("by clean start", "by disconnect"):
+        async with connected(running, client_id="brief", **kept()) as client:
+            await client.subscribe("brief")
+            assert sessions.count == before + 1
+            if ended == "by disconnect":
+                given = bytes((0,)) + codec.properties({"session_expiry": 0})
+                client.send(codec.packet(codec.DISCONNECT, given))
+        await gone(running, "brief")
+        await publish(running, "brief", b"missed")
+        clean = ended == "by clean start"
+        async with connected(running, client_id="brief", clean_start=clean) as client:
+            assert not client.present
+            assert await client.pong()
+        assert sessions.count == before
+    while (await running[0].client.get("/v1/groups")).text.count(".brief"):
+        pass  # the group goes with the session
+
+
+async def test_a_session_ends_after_its_time(running):
+    sessions = running[1].sessions
+    async with connected(running, client_id="late", **kept()) as client:
+        await client.subscribe("late")
+    await gone(running, "late")
+    session = sessions.find(client_of(running, "late"))
+    session.until_us = 0
+    before = sessions.count
+    await sessions._sweep()
+    await asyncio.gather(*sessions._ending.values())
+    assert sessions.count == before - 1
+    async with connected(running, client_id="late", **kept()) as client:
+        assert not client.present
+
+
+async def test_a_session_without_subscriptions_is_not_stored(running):
+    async with connected(running, client_id="bare", **kept()):
+        pass
+    await gone(running, "bare")
+    async with connected(running, client_id="bare", **kept()) as client:
+        assert client.present
+        params = {"key": f"{client_of(running, '')[0]}/bare"}
+        url = "/v1/topics/mqtt-sessions/records"
+        assert (await running[0].client.get(url, params=params)).json()["records"] == []
+        await client.subscribe("bare")
+        assert (await running[0].client.get(url, params=params)).json()["records"]
+        await publish(running, "bare", b"1")
+        assert (await client.message()).payload == b"1"
+
+
+async def test_sessions_are_bounded(running, monkeypatch):
+    monkeypatch.setattr(running[1].sessions._room, "limit", 0)
+    async with raw(running) as client:
+        client.send(connect(running[0].admin_key, client_id="many", **kept()))
+        assert (await client.packet())[1][1] == Code.QUOTA
+
+
+async def test_a_session_that_was_to_end_cannot_be_prolonged_at_the_end(running):
+    async with connected(running) as client:
+        given = bytes((0,)) + codec.properties({"session_expiry": 60})
+        client.send(codec.packet(codec.DISCONNECT, given))
+        assert (await client.packet())[1][0] == Code.PROTOCOL_ERROR
+
+
+async def test_a_newer_connection_takes_the_session_over(running):
+    async with connected(running, client_id="moved", **kept()) as older:
+        await older.subscribe("moved")
+        async with connected(running, client_id="moved", **kept()) as newer:
+            assert newer.present
+            await publish(running, "moved", b"1")
+            assert (await newer.message()).payload == b"1"
+
+
+async def test_a_slow_client_with_a_session_reads_from_the_log(running, monkeypatch):
+    monkeypatch.setattr(limits, "MQTT_WAITING_BYTES_MAX", 100)
+    given = kept() | {"receive_maximum": 2}
+    async with connected(running, client_id="slow", **given) as client:
+        await client.subscribe("slow")
+        await publish(running, "slow", *(b"%d" % i for i in range(50)))
+        for number in range(50):
+            message = await client.message()
+            assert message.payload == b"%d" % number
+            ack(client, message)
+        await publish(running, "slow", b"live")
+        assert (await client.message()).payload == b"live"
+
+
+async def test_qos_2_reaches_a_subscriber_once_also_after_a_new_connection(running):
+    async with connected(running, client_id="once", **kept()) as client:
+        assert await client.subscribe("once", 2) == 2
+        await publish(running, "once", b"1", b"2", qos=2)
+        first, second = await client.message(), await client.message()
+        assert (first.qos, second.qos) == (2, 2)
+        ack(client, first, codec.PUBREC)
+        assert await client.packet() == (0x62, b"\0" + bytes((first.packet_id,)))
+    await gone(running, "once")
+    async with connected(running, client_id="once", **kept()) as client:
+        assert await client.packet() == (0x62, b"\0" + bytes((first.packet_id,)))
+        assert (await client.packet())[0] == 0x3C  # DUP, QoS 2
+        ack(client, first, codec.PUBCOMP)
+        ack(client, second, codec.PUBREC)
+        assert (await client.packet())[0] == 0x62
+        ack(client, second, codec.PUBCOMP)
+        client.send(codec.write_ack(codec.PUBREC, 99, 5))
+        assert (await client.packet())[1][2] == Code.NO_PACKET_ID
+    await gone(running, "once")
+    async with connected(running, client_id="once", **kept()) as client:
+        assert await client.pong()
+
+
+async def test_qos_2_that_is_sent_again_on_a_new_connection_is_stored_once(running):
+    async with connected(running, client_id="in", **kept()) as client:
+        await client.subscribe("nothing")
+        client.publish("in/1", b"x", qos=2, packet_id=3)
+        assert (await client.packet())[0] == 0x50
+    async with connected(running, client_id="in", **kept()) as client:
+        client.publish("in/1", b"x", qos=2, packet_id=3, duplicate=True)
+        assert (await client.packet())[0] == 0x50
+        client.send(codec.write_ack(codec.PUBREL, 3, 5))
+        assert (await client.packet())[0] == 0x70
+    answer = await running[0].client.get("/v1/topics/mqtt/records", params={"key": "in/1"})
+    assert len(answer.json()["records"]) == 1
+
+
+async def test_the_subscriptions_of_a_session_are_bounded(running, monkeypatch):
+    monkeypatch.setattr(limits, "MQTT_SESSION_BYTES_MAX", 200)
+    async with connected(running, client_id="greedy", **kept()) as client:
+        await client.subscribe("a")
+        client.send(codec.packet(codec.SUBSCRIBE, b"\0\1\0" + codec.text("b" * 200) + b"\1", 2))
+        first, body = await client.packet()
+        assert (first, body[0]) == (0xE0, Code.QUOTA)
+
+
+async def test_a_delayed_will_is_published_unless_its_client_returns(running):
+    will = Publish("will/delayed", b"gone", 1, properties={"will_delay": 600})
+    client = client_of(running, "mortal")
+    async with connected(running, client_id="watch") as watch:
+        await watch.subscribe("will/delayed")
+        async with connected(running, client_id="mortal", will=will, **kept()):
+            pass
+        await gone(running, "mortal")
+        assert client in running[1]._delayed
+        async with connected(running, client_id="mortal", will=will, **kept()):
+            assert client not in running[1]._delayed
+        await gone(running, "mortal")
+        running[1].will_is_due(client)  # as its timer does
+        assert (await watch.message()).payload == b"gone"
+        async with connected(running, client_id="mortal", will=will, **kept()):
+            pass
+        await gone(running, "mortal")
+        async with connected(running, client_id="mortal"):  # ends the session
+            assert (await watch.message()).payload == b"gone"
