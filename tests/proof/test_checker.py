@@ -14,13 +14,23 @@ from tests.proof.history import (
     History,
     KeyCall,
     Part,
-    QueueCall,
     Read,
     Rebuilt,
     Record,
     TableSeen,
     TakeOver,
     Write,
+)
+from tests.proof.queue_histories import (
+    dead_letter_of_what_was_acknowledged,
+    dead_letter_twice,
+    look_at_a_queue,
+    never_taken,
+    out_of_the_order_of_its_key,
+    settled_twice,
+    taken_after_it_was_settled,
+    taken_by_two,
+    without_its_dead_letter,
 )
 from tests.proof.violations import PROPERTIES
 
@@ -361,74 +371,6 @@ def compacted_row_differs(history: History) -> None:
     table_of(history, "keyed").rows[1] = (2, Record(b"old", "x"))
 
 
-def look_at_a_queue(history: History) -> None:
-    """A worker takes all that is in `t` and `u`, rejects the first record and acknowledges the
-    others."""
-    now_s = 900.0
-    history.queue_calls.clear()
-    history.dead_letters = [("t", 0)]
-    history.gone_home.add("w")
-    places = [(topic, offset) for topic in ("t", "u") for offset, _ in history.logs[topic]]
-    for n, (topic, offset) in enumerate(places):
-        place = ((topic, offset, None),)
-        kind = "ack" if n else "reject"
-        for what, results in (("take", ()), (kind, ("ok",))):
-            call = QueueCall("w", SECOND, now_s, now_s + 1, "ok", "200", what, place, results)  # type: ignore[arg-type]
-            history.queue_calls.append(call)
-            now_s += 2
-
-
-def queue_call(history: History, n: int, **changed: object) -> None:
-    """Once more the call number `n`, with these changes."""
-    history.queue_calls.append(replace(history.queue_calls[n], **changed))  # type: ignore[arg-type]
-
-
-def taken_after_it_was_settled(history: History) -> None:
-    look_at_a_queue(history)
-    queue_call(history, 0, sent_s=990.0, answered_s=991.0)
-
-
-def taken_by_two(history: History) -> None:
-    look_at_a_queue(history)
-    history.queue_calls[1].sent_s, history.queue_calls[1].answered_s = 990.0, 991.0
-    queue_call(history, 0, sent_s=903.0, answered_s=904.0)
-
-
-def settled_twice(history: History) -> None:
-    look_at_a_queue(history)
-    queue_call(history, 3)
-
-
-def never_taken(history: History) -> None:
-    look_at_a_queue(history)
-    del history.queue_calls[2:4]
-
-
-def out_of_the_order_of_its_key(history: History) -> None:
-    look_at_a_queue(history)
-    first, second = (("t", 0, "k"),), (("t", 1, "k"),)
-    for call in history.queue_calls[:2]:
-        call.records = first
-    for call in history.queue_calls[2:4]:
-        call.records = second
-    history.queue_calls[2].sent_s, history.queue_calls[2].answered_s = 900.0, 901.0
-
-
-def without_its_dead_letter(history: History) -> None:
-    look_at_a_queue(history)
-    history.dead_letters.clear()
-
-
-def dead_letter_twice(history: History) -> None:
-    look_at_a_queue(history)
-    history.dead_letters *= 2
-
-
-def dead_letter_of_what_was_acknowledged(history: History) -> None:
-    look_at_a_queue(history)
-    history.dead_letters.append(("t", 1))
-
-
 SEEDED: list[tuple[str, Callable[[History], None]]] = [
     *((law, seed) for law, seeds in {
         "P1": (lost, doubled, too_early), "P2": (offset_twice,), "P3": (gap, skipped),
@@ -452,6 +394,16 @@ def test_a_good_history_has_no_violation() -> None:
     require(good())
     history = good()
     look_at_a_queue(history)
+    require(history)
+
+
+def test_who_waits_may_get_what_another_one_gave_back() -> None:
+    history = good()
+    look_at_a_queue(history)
+    take, end = history.queue_calls[0], history.queue_calls[1]
+    quick = replace(take, sent_s=900.2, answered_s=900.3)
+    back = replace(end, kind="retry", sent_s=900.4, answered_s=900.5)
+    history.queue_calls[1:1] = [quick, back]
     require(history)
 
 
