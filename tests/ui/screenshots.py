@@ -14,6 +14,7 @@ import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from playwright.sync_api import Page, expect, sync_playwright
 
@@ -82,9 +83,10 @@ class Traffic:
         body = "\n".join(lines).encode() + b"\n"
         assert self.seb.request("POST", f"/v1/topics/{topic}/records", body, NDJSON)[0] == 201
 
-    def ask(self, method: str, path: str, body: object) -> None:
+    def ask(self, method: str, path: str, body: object) -> Any:
         status, answer = self.seb.request(method, path, json.dumps(body).encode(), JSON)
         assert status in (200, 201), answer
+        return json.loads(answer)
 
 
 def furnish(seb: Serving) -> None:
@@ -115,6 +117,22 @@ def furnish(seb: Serving) -> None:
     lease = {"holder": "warehouse-7f4c", "ttl_ms": 300_000}
     traffic.ask("PUT", "/v1/groups/warehouse/offsets", {"offsets": {"stock": 0}})
     traffic.ask("POST", "/v1/groups/warehouse/lease", lease)
+    work_on_a_queue(traffic)
+
+
+def work_on_a_queue(traffic: Traffic) -> None:
+    queue = {"topics": ["orders.*"], "dead_letter": "mails.dead", "start": "latest"}
+    traffic.ask("PUT", "/v1/queues/mails", queue)
+    orders = {"records": [{"value": f"order {number}"} for number in range(12)]}
+    traffic.ask("POST", "/v1/topics/orders.eu/records", orders)
+    taken = traffic.ask("POST", "/v1/queues/mails/take", {"max": 10, "lease_ms": 600_000})
+    names = [one["delivery"] for one in taken["records"]]
+    for verb, part, more in (
+        ("ack", names[:4], {}),
+        ("retry", names[4:6], {"delay_ms": 600_000}),
+        ("reject", names[6:8], {"reason": "550 mailbox unavailable"}),
+    ):
+        traffic.ask("POST", f"/v1/queues/mails/{verb}", {"deliveries": part, **more})
 
 
 def take(page: Page, path: str, name: str) -> None:
@@ -136,6 +154,7 @@ def picture(page: Page) -> None:
     take(page, "/ui/topics/orders.eu/records?start=end", "records")
     take(page, "/ui/topics/stock/key?key=c2t1LTE", "record-key")
     take(page, "/ui/groups/lake", "group")
+    take(page, "/ui/queues/mails", "queue")
     page.goto("/ui/tables/orders.eu")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.get_by_text("sku-", exact=False).first).to_be_visible(timeout=60_000)

@@ -47,6 +47,16 @@ async def test_a_subscription_is_made_tested_changed_replayed_and_deleted(
         assert (await admin.post(f"{PAGE}/replay", offset="earliest")).status_code == 303
         await receiver.arrived(3)
 
+        wrong = await admin.post(f"{PAGE}/headers", headers="no colon")
+        assert (wrong.status_code, "A header is a line" in wrong.text) == (422, True)
+        headers = "X-Kind: a:b\r\n\r\nAuthorization: Bearer word-of-mine\r\n"
+        assert (await admin.post(f"{PAGE}/headers", headers=headers)).status_code == 303
+        page = (await admin.get(PAGE)).text
+        assert ("Authorization, X-Kind" in page, "word-of-mine" in page) == (True, False)
+        assert (await admin.post(f"{PAGE}/replay", offset="earliest")).status_code == 303
+        got = (await receiver.arrived(4))[3]
+        assert (got.headers["x-kind"], got.headers["authorization"]) == ("a:b", "Bearer word-of-mine")
+
         rotated = await admin.post(f"{PAGE}/rotate", secret="")
         assert rotated.status_code == 201
         assert "End the previous secret" in (await admin.get(PAGE)).text

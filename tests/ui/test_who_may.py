@@ -83,6 +83,7 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/subscriptions/{subscription:str}/resume"): "change",
     ("POST", "/ui/subscriptions/{subscription:str}/test"): "change",
     ("POST", "/ui/subscriptions/{subscription:str}/replay"): "change",
+    ("POST", "/ui/subscriptions/{subscription:str}/headers"): "change",
     ("POST", "/ui/subscriptions/{subscription:str}/rotate"): "change",
     ("POST", "/ui/subscriptions/{subscription:str}/end-previous"): "change",
     ("POST", "/ui/subscriptions/{subscription:str}/delete"): "change",

@@ -64,6 +64,7 @@ def section(options: ApiOptions) -> Section:
     routes.post(f"{below}/resume", again=one)(partial(_state, all_of_them, "active"))
     routes.post(f"{below}/test", again=one)(of(_test))
     routes.post(f"{below}/replay", {"offset"}, again=one)(of(_replay))
+    routes.post(f"{below}/headers", {"headers"}, again=one)(of(_headers))
     routes.post(f"{below}/rotate", {"secret"}, again=one)(of(_rotate))
     routes.post(f"{below}/end-previous", again=one)(of(_end_previous))
     routes.post(f"{below}/delete", {"name"}, again=one)(of(_delete))
@@ -142,6 +143,18 @@ async def _replay(all_of_them: Subscriptions, visit: Visit, subscription: str) -
     found, start = _found(all_of_them, subscription), position(visit.form.text("offset"), "offset")
     await visit.broker.queues.restart(found.name, start, None, visit.actor)
     return visit.see_other(f"{_PATH}/{subscription}", "The queue has begun again.")
+
+
+async def _headers(all_of_them: Subscriptions, visit: Visit, subscription: str) -> ASGIApp:
+    """All of them are replaced: what was set before is not shown."""
+    members = shown(_found(all_of_them, subscription).settings)
+    lines = [line.partition(":") for line in visit.form.raw("headers").splitlines() if line.strip()]
+    if any(not colon for _, colon, _ in lines):
+        raise BadRequestError("A header is a line such as X-Kind: order.")
+    headers = {name.strip(): value.strip() for name, _, value in lines}
+    return await _saved(
+        all_of_them, visit, subscription, SubscriptionWanted(**members, headers=headers)
+    )
 
 
 async def _rotate(all_of_them: Subscriptions, visit: Visit, subscription: str) -> ASGIApp:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from seb_appliance.ops.cost import effects
@@ -59,3 +61,16 @@ def test_a_busy_month_counts_the_lists_of_fencing_mode_b() -> None:
     )
     both = effects.always_busy(PROVIDERS["hetzner"], 1_000, lists=True)
     assert "5.2 M requests a month, 0.00 EUR and a fee of 4.99 (Hetzner" in both
+
+
+def test_the_docs_have_the_sum_for_a_queue() -> None:
+    """Three requests a record at SQS FIFO, 0.50 USD a million; a PUT a second here."""
+    text = (Path(__file__).parents[3] / "docs/COST.md").read_text(encoding="utf-8")
+    records, per_second, request = 1_000_000, 100, 0.50 / 1_000_000
+    puts, put = records // per_second, AWS.class_of("PUT").per_million / 1_000_000
+    assert f"| {puts:,} PUTs | {puts * put:.2f} USD |" in text
+    assert f"| {3 * records:,} | {3 * records * request:.2f} USD |" in text
+    assert f"| {3 * records // 10:,} | {0.3 * records * request:.2f} USD |" in text
+    assert f"below {put / (3 * request):.1f} records/s one by one" in text
+    assert f"\n{put / (0.3 * request):.0f} records/s in batches" in text
+    assert f"costs two PUTs here: {2 * put * 1_000_000:.0f} USD a" in text

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.queues.deliveries import Place
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.values import From, ReadRequest
+from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.errors import BadRequestError, QueueNotFoundError, TopicNotFoundError
 from seb_appliance.formats.queues.queues import OffsetRange, QueueSettings
 from tests.support.fakes import settle
+from tests.unit.broker.conftest import ADMIN
 from tests.unit.broker.queues.conftest import Work, values
 
 
@@ -38,6 +41,22 @@ async def test_a_lease_that_ends_counts_as_a_delivery_and_a_late_ack_changes_not
     assert (await work.view()).in_flight == 1
     assert await work.ack(second) == ["ok"]
     assert await work.ack(second, first) == ["settled", "settled"]
+
+
+async def test_an_acknowledgement_lies_in_the_object_of_the_records_of_its_window(work: Work):
+    await work.house.appended("t", b"a")
+    await work.put()
+    (a,) = await work.take()
+    before = len(work.house.journal.entries)
+    both = asyncio.gather(
+        work.queues.ack("q", [a.token], OPERATOR),
+        work.house.broker.appends.append(
+            ADMIN, "t", NewRecords([b"b"]), work.house.broker.pending.reserve(OPERATOR, 1), None
+        ),
+    )
+    assert (await work.house.done(both))[0] == ["ok"]
+    assert await work.take()
+    assert len(work.house.journal.entries) == before + 1
 
 
 async def test_an_extended_lease_lasts(work: Work):
