@@ -55,7 +55,10 @@ async def test_a_subscription_is_made_tested_changed_replayed_and_deleted(
         assert ("Authorization, X-Kind" in page, "word-of-mine" in page) == (True, False)
         assert (await admin.post(f"{PAGE}/replay", offset="earliest")).status_code == 303
         got = (await receiver.arrived(4))[3]
-        assert (got.headers["x-kind"], got.headers["authorization"]) == ("a:b", "Bearer word-of-mine")
+        assert (got.headers["x-kind"], got.headers["authorization"]) == (
+            "a:b",
+            "Bearer word-of-mine",
+        )
 
         rotated = await admin.post(f"{PAGE}/rotate", secret="")
         assert rotated.status_code == 201
