@@ -185,6 +185,12 @@ class StaleGenerationError(RefusedError):
     code, status, title = "stale_generation", 409, "This consumer does not hold the lease"
 
 
+class LeaseEndedError(RefusedError):
+    """`results`: what became of each delivery, `ok` for a lease that is live."""
+
+    code, status, title = "lease_ended", 409, "A delivery is not this worker's any more"
+
+
 class LeaseHeldError(RefusedError):
     code, status, title = "lease_held", 409, "Another consumer holds the lease of this group"
 

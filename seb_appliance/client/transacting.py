@@ -83,11 +83,17 @@ class Transaction:
         self._bytes += size_bytes
         return batch.add(record, size_bytes)
 
-    async def store(self, caller: Caller, commit: Mapping[str, object] | None = None) -> None:
-        """Send the records, with the body of a `commit`. If the answer is lost, the request is sent
-        again with the same Idempotency-Key and takes effect once. Raises ApplianceError."""
+    async def store(
+        self,
+        caller: Caller,
+        commit: Mapping[str, object] | None = None,
+        ack: Mapping[str, object] | None = None,
+    ) -> None:
+        """Send the records, with the body of a `commit` or an `ack`. If the answer is lost, the
+        request is sent again with the same Idempotency-Key and takes effect once. Raises
+        ApplianceError."""
         self._is_over = True
-        if not self._batches and commit is None:
+        if not self._batches and commit is None and ack is None:
             return
         produce = {
             topic: [_shown(record) for record in batch.records]
@@ -96,7 +102,7 @@ class Transaction:
         request = caller.endpoint.request(
             "POST",
             "/v1/transactions",
-            body=msgspec.json.encode({"produce": produce, "commit": commit}),
+            body=msgspec.json.encode({"produce": produce, "commit": commit, "ack": ack}),
             headers={"Idempotency-Key": self._new_key()},
         )
         answer = await caller.ask(request, is_known_again=True)

@@ -15,8 +15,10 @@ from seb_appliance import limits
 from seb_appliance.addresses import path_of
 from seb_appliance.client.failures import ApplianceError
 from seb_appliance.client.records import NO_HEADERS
+from seb_appliance.client.transacting import Transaction
 from seb_appliance.client.transport import Caller, Endpoint
 from seb_appliance.clock import Clock, SystemClock
+from seb_appliance.errors import LeaseEndedError
 
 PATIENCE_S: Final = 60.0
 LEASE_MS: Final = 30_000
@@ -116,6 +118,11 @@ class AsyncWorker:
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
 
+    def transaction(self) -> Transaction:
+        """For the results of one record: a handler that returns it has its record acknowledged in
+        the same transaction. Results are stored once, however often the record comes."""
+        return Transaction(self._clock.wall_us)
+
     def stop(self) -> None:
         """Take nothing more: `run` returns when the handlers that run are done."""
         self._stopping.set()
@@ -192,7 +199,7 @@ class AsyncWorker:
     async def _work(self, delivery: Delivery) -> None:
         try:
             try:
-                await self._handler(delivery)
+                done = await self._handler(delivery)
             except RetryLater as later:
                 body = {} if later.delay_ms is None else {"delay_ms": later.delay_ms}
                 await self._end("retry", delivery.token, body)
@@ -202,7 +209,10 @@ class AsyncWorker:
                 await self._end("retry", delivery.token, {})
                 raise
             else:
-                self._acknowledge(delivery.token)
+                if isinstance(done, Transaction):
+                    await self._store(done, delivery.token)
+                else:
+                    self._acknowledge(delivery.token)
         except ApplianceError as error:
             self._fail(error)
         except Exception as error:
@@ -212,6 +222,16 @@ class AsyncWorker:
             )
         finally:
             del self._running[delivery.token]
+
+    async def _store(self, transaction: Transaction, token: str) -> None:
+        """Raises ApplianceError."""
+        try:
+            ack = {"queue": self._queue, "deliveries": [token]}
+            await transaction.store(self._caller, ack=ack)
+        except ApplianceError as error:
+            transaction.give_up(error)
+            if error.code != LeaseEndedError.code:  # else the record is another worker's by now
+                raise
 
     def _acknowledge(self, token: str) -> None:
         self._done.append(token)
@@ -284,6 +304,10 @@ class Worker:
         )
         self._stopping = threading.Event()
         self._inner: tuple[asyncio.AbstractEventLoop, AsyncWorker] | None = None
+
+    def transaction(self) -> Transaction:
+        """As of AsyncWorker."""
+        return Transaction(SystemClock().wall_us)
 
     def run(self) -> None:
         """As of AsyncWorker. Raises ConfigurationError, too."""

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
-from seb_appliance.broker.append.appends import Conditions, Transaction
+from seb_appliance.broker.append.appends import Conditions
 from seb_appliance.broker.append.deduplication import ProducerStamp, RequestStamp
+from seb_appliance.broker.append.transactions import Transaction
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import NewRecords

@@ -13,8 +13,9 @@ from random import Random
 from typing import Any
 
 from seb_appliance.broker.access.audit import THE_APPLIANCE
-from seb_appliance.broker.append.appends import Conditions, Transaction
+from seb_appliance.broker.append.appends import Conditions
 from seb_appliance.broker.append.deduplication import ProducerStamp, RequestStamp
+from seb_appliance.broker.append.transactions import Transaction
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit as GroupCommit
 from seb_appliance.broker.shares import OPERATOR

@@ -58,7 +58,7 @@ from seb_appliance.broker.access.grants import grants_admin
 from seb_appliance.broker.append.acknowledgement import AckCallback
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
-from seb_appliance.broker.queues.work_queues import Result
+from seb_appliance.broker.queues.views import Result
 from seb_appliance.broker.read.waiting import Waiter
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import NO_QUOTAS, From, NewBatches, NewRecords

@@ -19,9 +19,10 @@ from seb_appliance.broker.access.grants import Authorizer
 from seb_appliance.broker.append.acknowledgement import AckCallback, Stored
 from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
 from seb_appliance.broker.append.deduplication import Deduplication, ProducerStamp, RequestStamp
+from seb_appliance.broker.append.transactions import Transacted, Transaction
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Admitted, Duplicate, Writes
-from seb_appliance.broker.groups.admission import Commit, GroupAdmission
+from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import check_commit
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import Reservation
@@ -48,26 +49,6 @@ class Conditions:
 
 
 NO_CONDITIONS = Conditions()
-
-
-@dataclass(frozen=True, slots=True)
-class Transaction:
-    """Records to topics and offsets of one group, in one entry or not at all. Every offset must
-    go forward, whatever `commit` allows, so that a blind retry is refused."""
-
-    produce: Mapping[str, NewRecords | NewBatches]
-    commit: Commit | None = None
-    request: RequestStamp | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Transacted:
-    """`produced` in the order of the request; `committed` by topic name."""
-
-    produced: dict[str, Produced]
-    committed: dict[str, int]
-    durability: str
-    replayed: bool = False
 
 
 @dataclass(slots=True)
@@ -333,8 +314,9 @@ class Appends:
         produce, commit = transaction.produce, transaction.commit
         if commit is not None:
             check_commit(commit)
-        if not produce and commit is None:
-            raise BadRequestError("A transaction needs produce, commit, or both.")
+        ack = transaction.ack
+        if not produce and commit is None and ack is None:
+            raise BadRequestError("A transaction needs produce, commit or ack.")
         if len(produce) > limits.TRANSACTION_TOPICS_MAX:
             raise BadRequestError(
                 f"A transaction writes to {limits.TRANSACTION_TOPICS_MAX} topics at most, not "
@@ -352,13 +334,17 @@ class Appends:
         if commit is not None:
             forward = replace(commit, allow_backward=False, strictly_forward=True)
             offsets = self._groups.check_commit(forward, self._clock.monotonic_s(), by)
-            if not prepared:
-                draft.linger_ms = self._linger.default_ms
+        if ack is not None:
+            ack.check()
+        if not prepared:
+            draft.linger_ms = self._linger.default_ms
         missing = sum(self._admission.find(topic) is None for topic in prepared)
         self._admission.check_room_for(missing, by.owner)
         self._place(draft, prepared)
         if commit is not None:
             self._groups.admit_checked(draft.window, commit.group, offsets, by)
+        if ack is not None:
+            ack.admit(draft.window)
         self._remember(draft, transaction.request)
         return draft.admitted()
 

@@ -11,6 +11,10 @@ from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Place
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.formats.queues.queues import QueueSettings
 
+# What became of a delivery that a worker named: done; its record was settled before; or its lease
+# has ended, so that the record is or was handed out again.
+Result = Literal["ok", "settled", "lease_ended"]
+
 
 @dataclass(frozen=True, slots=True)
 class QueueTopicView:

@@ -11,7 +11,6 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import count
-from typing import Literal
 
 import msgspec
 
@@ -22,6 +21,7 @@ from seb_appliance.broker.append.admission import Admission
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.groups.groups import Lag
+from seb_appliance.broker.queues.acknowledging import AckTogether
 from seb_appliance.broker.queues.admission import QueueAdmission, no_such_queue
 from seb_appliance.broker.queues.burial import Burial
 from seb_appliance.broker.queues.deliveries import Place
@@ -33,6 +33,7 @@ from seb_appliance.broker.queues.views import (
     HeldRecord,
     QueueTopicView,
     QueueView,
+    Result,
     held_records,
 )
 from seb_appliance.broker.read.reads import Reads
@@ -45,10 +46,6 @@ from seb_appliance.broker.values import From
 from seb_appliance.errors import BadRequestError, ShuttingDownError, TopicNotFoundError
 from seb_appliance.formats.queues.queues import QueueSettings
 from seb_appliance.tasks import Supervisor, in_slices
-
-# What became of a delivery that a worker named: done; its record was settled before; or its lease
-# has ended, so that the record is or was handed out again.
-Result = Literal["ok", "settled", "lease_ended"]
 
 
 class WorkQueues:
@@ -330,6 +327,10 @@ class WorkQueues:
         admit = partial(self._admit_ends, live, tokens, _ack, [])
         linger_ms = self._writes.linger.default_ms
         return self._writes.operate_nowait(admit, linger_ms, owner, on_done)
+
+    async def acknowledging(self, name: str, tokens: Sequence[str]) -> AckTogether:
+        """For a transaction. Raises QueueNotFoundError."""
+        return AckTogether(await self._open(name), tokens, self._standing)
 
     async def retry(
         self, name: str, tokens: Sequence[str], delay_ms: int | None, owner: str

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from seb_appliance import limits
-from seb_appliance.broker.append.appends import Transaction
 from seb_appliance.broker.append.quotas import Meter
+from seb_appliance.broker.append.transactions import Transaction
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import Reservation

@@ -119,7 +119,11 @@ def may_use(ctx: RequestContext, operation: str, queue: str, topics: list[str]) 
 async def authorize_queue(ctx: RequestContext, operation: str) -> None:
     """On every topic that it reads. Raises ForbiddenError, which names none of them, and
     QueueNotFoundError, also for a queue that the key may not see."""
-    queue = queue_of(ctx)
+    await authorize_named(ctx, operation, queue_of(ctx))
+
+
+async def authorize_named(ctx: RequestContext, operation: str, queue: str) -> None:
+    """The same for a queue that stands in the body."""
     ctx.broker.authorize(ctx.call.key, operation, group=queue)
     topics = await ctx.broker.queues.topics_of(queue)
     if not may_use(ctx, operation, queue, topics):

@@ -1,4 +1,5 @@
-"""`POST /v1/transactions`: records to several topics and a group's offsets, whole or not at all."""
+"""`POST /v1/transactions`: records to several topics, a group's offsets and a queue's
+acknowledgements, whole or not at all."""
 
 from __future__ import annotations
 
@@ -29,6 +30,7 @@ from seb_appliance.api.openapi.shared import (
 )
 from seb_appliance.api.routes.groups.groups import authorize_commit
 from seb_appliance.api.routes.groups.offsets import Generation, Metadata
+from seb_appliance.api.routes.queues.queues import authorize_named
 from seb_appliance.api.routes.records.produce import REPLAYED, timeout_ms
 from seb_appliance.api.routes.route import (
     RequestContext,
@@ -36,10 +38,9 @@ from seb_appliance.api.routes.route import (
     json_reply,
     route,
 )
-from seb_appliance.api.server.auth import Call, look_again
+from seb_appliance.api.server.auth import look_again
 from seb_appliance.api.server.bodies import check_json_type, read_body
-from seb_appliance.broker.append.appends import Transacted, Transaction
-from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.append.transactions import Transacted, Transaction
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.topics.names import check_group_name, check_topic_name
 from seb_appliance.broker.values import NewRecords
@@ -48,7 +49,9 @@ from seb_appliance.errors import (
     CommitBackwardError,
     CommitBeyondEndError,
     IdempotencyMismatchError,
+    LeaseEndedError,
     OffsetConflictError,
+    QueueNotFoundError,
     RecordTooLargeError,
     RequestTooLargeError,
     StaleGenerationError,
@@ -70,13 +73,24 @@ class NewCommit(msgspec.Struct, forbid_unknown_fields=True):
     generation: Generation | None = None
 
 
+class NewAck(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Deliveries of a queue. Each must be this worker's."""
+
+    queue: str
+    deliveries: Annotated[
+        list[str], msgspec.Meta(min_length=1, max_length=limits.DELIVERIES_PER_REQUEST_MAX)
+    ]
+
+
 class NewTransaction(msgspec.Struct, forbid_unknown_fields=True):
-    """Records by topic, and the commit of a group. At least one of the two is required."""
+    """Records by topic, the commit of a group, and acknowledgements of a queue. At least one of
+    the three is required."""
 
     produce: Annotated[
         dict[str, list[Record]], msgspec.Meta(max_length=limits.TRANSACTION_TOPICS_MAX)
     ] = {}
     commit: NewCommit | None = None
+    ack: NewAck | None = None
 
 
 class _Read(msgspec.Struct, forbid_unknown_fields=True):
@@ -86,15 +100,16 @@ class _Read(msgspec.Struct, forbid_unknown_fields=True):
         dict[str, list[CountedRecord]], msgspec.Meta(max_length=limits.TRANSACTION_TOPICS_MAX)
     ] = {}
     commit: msgspec.Raw = msgspec.Raw(b"null")
+    ack: NewAck | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(_Read)
 _commit_decoder: Final = msgspec.json.Decoder(NewCommit | None)
 
 
-def parse_transaction(body: bytes) -> Transaction:
-    """Without its Idempotency-Key. Raises BadJsonError, RequestTooLargeError,
-    RecordTooLargeError."""
+def parse_transaction(body: bytes) -> tuple[Transaction, NewAck | None]:
+    """Without its Idempotency-Key, and what it acknowledges. Raises BadJsonError,
+    RequestTooLargeError, RecordTooLargeError."""
     read, count = decode_counted(body or b"{}", _decoder)
     if count != sum(map(len, read.produce.values())):
         raise BadJsonError("A topic is named twice in produce.")
@@ -105,7 +120,7 @@ def parse_transaction(body: bytes) -> Transaction:
         topic: to_columns(records, partial("$.produce[{!r}][{}]".format, topic[:128]))
         for topic, records in read.produce.items()
     }
-    return Transaction(produce, _commit(read.commit))
+    return Transaction(produce, _commit(read.commit)), read.ack
 
 
 def _commit(sent: msgspec.Raw) -> Commit | None:
@@ -158,13 +173,16 @@ def _authorize_any(ctx: RequestContext) -> None:
         ctx.broker.authorize(ctx.call.key, "produce")
 
 
-async def _authorize(broker: Broker, call: Call, asked: Transaction) -> None:
+async def _authorize(ctx: RequestContext, asked: Transaction, ack: NewAck | None) -> None:
     """All that the transaction needs, or ForbiddenError."""
+    broker, call = ctx.broker, ctx.call
     for topic in asked.produce:
         broker.authorize(call.key, "produce", check_topic_name(topic))
     if asked.commit is not None:
         topics = [check_topic_name(topic) for topic in asked.commit.offsets]
         await authorize_commit(broker, call.key, check_group_name(asked.commit.group), topics)
+    if ack is not None:
+        await authorize_named(ctx, "work", check_topic_name(ack.queue, "queue"))
 
 
 def _answer(done: Transacted, transaction: Transaction) -> Answer:
@@ -191,12 +209,13 @@ def _answer(done: Transacted, transaction: Transaction) -> Answer:
     "/v1/transactions",
     "transact",
     tag="Records",
-    summary="Append to several topics and commit a group's offsets, all or nothing",
+    summary="Append to several topics, commit and acknowledge, all or nothing",
     description="Everything is stored in one journal entry, or nothing is stored. Every offset "
     "of the commit must move forward, otherwise 409 `commit_backward`. Therefore a program that "
     "reads, processes and writes can send the same transaction again, and it takes effect once. "
     "The API key needs `produce` on each topic of `produce`, and `consume` on each topic of "
-    "`commit` and on the group.",
+    "`commit` and on the group. `ack` needs `work` on the queue; if one of its deliveries is not "
+    "this worker's any more, nothing is stored: 409 `lease_ended`.",
     parameters=[IDEMPOTENCY_KEY, TIMEOUT, CONTENT_ENCODING],
     body=json_body(
         NewTransaction,
@@ -235,6 +254,8 @@ def _answer(done: Transacted, transaction: Transaction) -> Answer:
         CommitBackwardError,
         OffsetConflictError,
         StaleGenerationError,
+        QueueNotFoundError,
+        LeaseEndedError,
         IdempotencyMismatchError,
     ),
     grant=_authorize_any,
@@ -254,9 +275,12 @@ async def transact(ctx: RequestContext) -> object:
     ctx.options.failpoints.reach("K1")
     try:
         check_json_type(body, call.headers)
-        asked = await ctx.options.parser.parse(call.key.api_key_id, parse_transaction, body)
-        await _authorize(ctx.broker, call, asked)
+        asked, ack = await ctx.options.parser.parse(call.key.api_key_id, parse_transaction, body)
+        await _authorize(ctx, asked, ack)
         request_stamp = await stamp(key, call, ctx.request.scope["path"], body)
+        acknowledging = None
+        if ack is not None:
+            acknowledging = await ctx.broker.queues.acknowledging(ack.queue, ack.deliveries)
         look_again(ctx.request.scope)
     except BaseException:
         reservation.release()
@@ -264,7 +288,7 @@ async def transact(ctx: RequestContext) -> object:
     for records in asked.produce.values():
         if isinstance(records, NewRecords):
             keep_traceparent(records, call.headers)
-    transaction = Transaction(asked.produce, asked.commit, request_stamp)
+    transaction = Transaction(asked.produce, asked.commit, request_stamp, acknowledging)
     done = await ctx.broker.appends.transact(
         call.key, transaction, reservation, deadline_ms, address=call.address
     )

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.append.appends import Transacted, Transaction
 from seb_appliance.broker.append.deduplication import RequestStamp
+from seb_appliance.broker.append.transactions import Transacted, Transaction
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR
