@@ -21,7 +21,9 @@ def test_a_child_whose_parent_was_killed_meanwhile_ends_without_a_word(child: st
 
 
 def test_no_child_is_started_by_the_event_loop_which_would_fork():
-    """uvloop's fork takes 30 ms of a process with 400 MB; `tasks.Child` takes 4."""
+    """uvloop's fork takes 30 ms of a process with 400 MB; `tasks.Child` takes 4. A command is no
+    appliance: `seb work` starts what it is told."""
     folder = Path(seb_appliance.__file__).parent
     ways = re.compile(r"create_subprocess_|subprocess_exec\(")
-    assert [path for path in folder.rglob("*.py") if ways.search(path.read_text())] == []
+    found = [path for path in folder.rglob("*.py") if ways.search(path.read_text())]
+    assert [path for path in found if "cli" not in path.relative_to(folder).parts] == []
