@@ -329,7 +329,7 @@ asyncio.run(store.create("journal/1", b"x" * 1_000_000))
 async def test_a_process_killed_while_it_puts_has_sent_nothing_half_or_all(
     failpoint: str, sent_min: int, sent_max: int
 ) -> None:
-    received = bytearray()
+    received, ended = bytearray(), asyncio.Event()
 
     async def keep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(ConnectionError):
@@ -338,6 +338,7 @@ async def test_a_process_killed_while_it_puts_has_sent_nothing_half_or_all(
                 if len(received) > 1_000_000:
                     writer.write(b"HTTP/1.1 200 OK\r\nETag: x\r\nContent-Length: 0\r\n\r\n")
         writer.close()
+        ended.set()
 
     async with await asyncio.start_server(keep, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -345,6 +346,8 @@ async def test_a_process_killed_while_it_puts_has_sent_nothing_half_or_all(
             sys.executable, "-c", _CREATE_AND_DIE, url, f"{failpoint}:kill"
         )
         assert await process.wait() == -signal.SIGKILL
+        if sent_min:  # what it has sent may not be read yet
+            await ended.wait()
     assert sent_min <= len(received) <= sent_max
     assert b"Expect" not in received[:1000]
 
