@@ -105,7 +105,7 @@ client.on_connect = lambda client, *_: client.subscribe("paho/+", 2)
 client.on_subscribe, client.on_message = subscribed, received
 client.connect("127.0.0.1", port)
 client.loop_forever()
-assert got == [("paho/0", 0), ("paho/1", 1), ("paho/2", 1)], got
+assert got == [("paho/0", 0), ("paho/1", 1), ("paho/2", 2)], got
 """
 
 AIOMQTT = """
