@@ -11,6 +11,7 @@ import sys
 import httpx2
 import pytest
 
+from seb_appliance.protocols.mqtt import codec
 from tests.support.mqtt_client import Client, connect
 from tests.support.process import Bucket, SebProcess
 from tests.support.servers.s3_server import free_port
@@ -45,13 +46,13 @@ async def values(process):
             offset = answer["next_offset"]
 
 
-async def publish_until_killed(served, key, name, acknowledged, enough):
+async def publish_until_killed(served, key, name, acknowledged, enough, most=60_000):
     reader, writer = await asyncio.open_connection("127.0.0.1", served.mqtt_port)
     client = Client(reader, writer, 5)
     client.send(connect(key, client_id=name))
     await client.packet()
     try:
-        for number in range(1, 60_001):
+        for number in range(1, most + 1):
             client.publish(name, b"%s %d" % (name.encode(), number), packet_id=number)
             first, body = await client.packet()
             if first != 0x40:
@@ -88,6 +89,50 @@ async def test_nothing_that_was_acknowledged_is_lost_by_kill_9(tmp_path):
         again.kill()
 
 
+async def receive(served, key, found, wanted=None):
+    """As a client with a session, until the connection ends, or all that is `wanted` came."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.mqtt_port)
+    client = Client(reader, writer, 5)
+    client.send(connect(key, client_id="keeper", clean_start=False, session_expiry=3_600))
+    _, body = await client.packet()
+    assert bool(body[0]) == (wanted is not None)
+    if wanted is None:
+        await client.subscribe("#")
+    try:
+        while wanted is None or not wanted <= set(found):
+            message = await client.message()
+            found.append(message.payload.decode())
+            client.send(codec.write_ack(codec.PUBACK, message.packet_id, 5))
+    except (AssertionError, ConnectionError):
+        assert wanted is None
+    finally:
+        writer.close()
+
+
+@pytest.mark.neighbours
+async def test_a_session_misses_nothing_by_kill_9(tmp_path):
+    served = Served(tmp_path)
+    process = await served.start()
+    acknowledged, found, enough = [], [], asyncio.Semaphore(0)
+    key = process.admin_key
+    receiver = asyncio.create_task(receive(served, key, found))
+    while not found:  # it has subscribed
+        await publish_until_killed(served, key, "begin", [], enough, most=20)
+    publisher = publish_until_killed(served, key, "p", acknowledged, enough)
+    publishing = asyncio.create_task(publisher)
+    async with asyncio.timeout(60):
+        await enough.acquire()
+    process.kill()
+    await asyncio.gather(receiver, publishing)
+    again = await served.start()
+    try:
+        before = len(found)
+        await receive(served, key, found, set(acknowledged))
+        assert len(found) - before < 4 * MESSAGES  # what was not committed, and what was missed
+    finally:
+        again.kill()
+
+
 SUBSCRIBE_AND_PUBLISH = """
 import sys, paho.mqtt.client as mqtt
 port, key, version = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
@@ -105,7 +150,7 @@ client.on_connect = lambda client, *_: client.subscribe("paho/+", 2)
 client.on_subscribe, client.on_message = subscribed, received
 client.connect("127.0.0.1", port)
 client.loop_forever()
-assert got == [("paho/0", 0), ("paho/1", 1), ("paho/2", 1)], got
+assert got == [("paho/0", 0), ("paho/1", 1), ("paho/2", 2)], got
 """
 
 AIOMQTT = """
