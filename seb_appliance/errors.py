@@ -66,6 +66,10 @@ class BadParameterError(RefusedError):
     code, title = "bad_parameter", "Invalid query parameter or header"
 
 
+class DelayTooLongError(RefusedError):
+    code, title = "delay_too_long", "The delay is too long"
+
+
 class BadNameError(RefusedError):
     code, title = "bad_name", "Invalid name"
 

@@ -80,6 +80,13 @@ QUEUE_DELAY_MS_MAX: Final = 24 * 3_600_000  # until a failed record is handed ou
 QUEUE_DELIVERIES_MAX: Final = 1_000  # of one record
 QUEUE_IN_FLIGHT_MAX: Final = 100_000  # of one queue
 
+# Delayed records
+DELAY_US_MAX: Final = 366 * 24 * 3600 * 1_000_000
+DELAYED_RECORDS_MAX: Final = 20_000_000  # of all topics, with those that have just come due
+DELAYS_PAGE: Final = 1_000  # ranges that a queue reads ahead on each topic, by time and by offset
+DELAYS_LOOK_S: Final = 30.0  # how often a queue compares what is due with the clock, at least
+DELAYS_TIDY_S: Final = 60.0  # how often passed delays are removed
+
 # The window and what waits
 WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes immediately
 PENDING_BYTES_DEFAULT: Final = 64 * MIB  # waiting for the bucket, in all windows
@@ -218,7 +225,8 @@ SYSLOG_UNFINISHED_S_MAX: Final = 60  # for the rest of a message
 SYSLOG_IDLE_S_MAX: Final = 3_600
 
 # MQTT
-MQTT_CONNECTIONS_MAX: Final = 5_000
+MQTT_CONNECTIONS_MAX: Final = 20_000
+CONNECTIONS_SHOWN_MAX: Final = 1_000  # of the clients of ports, in one answer
 MQTT_CONNECT_S_MAX: Final = 10  # from the connection to the whole CONNECT
 MQTT_CONNECT_BYTES_MAX: Final = 128 * KIB
 MQTT_PACKET_BYTES_MAX: Final = MIB
@@ -226,6 +234,8 @@ MQTT_PROPERTIES_MAX: Final = 200  # of one packet
 MQTT_CLIENT_ID_BYTES_MAX: Final = 256
 MQTT_TOPIC_BYTES_MAX: Final = KIB  # of a topic or a filter
 MQTT_LEVELS_MAX: Final = 32
+MQTT_ROUTES_MAX: Final = 100  # in the setting
+MQTT_TOPICS_MAX: Final = 1_000  # with messages; clients make no more by routes
 MQTT_TEXT_CHARACTERS_MAX: Final = 16_000  # of a header that is sent as a text
 MQTT_TOPICS_KNOWN_MAX: Final = 100  # of a connection, whose grants are remembered
 MQTT_ALIASES_MAX: Final = 100  # of a connection
@@ -236,8 +246,9 @@ MQTT_KEEP_ALIVE_S_MAX: Final = 3_600
 MQTT_UNFINISHED_S_MAX: Final = 60  # for the rest of a packet
 MQTT_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
 MQTT_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
-MQTT_WAITING_BYTES_MAX: Final = 256 * KIB  # of a connection, waiting for acknowledgements
+CERTIFICATE_LOOK_S: Final = 60.0  # how often a port looks whether its certificate is a new one
 MQTT_SUBSCRIPTIONS_MAX: Final = 10_000
+MQTT_SHARES_MAX: Final = 1_000  # groups of clients that share a subscription; each reads the log
 MQTT_SESSION_EXPIRY_S_MAX: Final = 30 * 24 * 3_600  # a longer one is lowered
 MQTT_SESSION_BYTES_MAX: Final = 64 * KIB  # of the subscriptions of a session
 MQTT_SESSIONS_BYTES_MAX: Final = 64 * MIB

@@ -279,8 +279,18 @@ class Settings:
         (0, 65_535),
         default_words="none",
     )
+    mqtt_websocket: bool = _switch(
+        False, "MQTT by WebSocket on the path /mqtt of the HTTP port, for browsers (docs/MQTT.md)."
+    )
     mqtt_topic: str = _text(
         "mqtt", "Topic of the messages that arrive by MQTT; their MQTT topic is the record key."
+    )
+    mqtt_routes: str | None = _text(
+        None,
+        "Other topics for messages, as FILTER=TOPIC separated by commas: messages whose MQTT topic "
+        "matches the filter are in this topic. With * as the topic each MQTT topic has its own: "
+        "a/b is a.b (docs/MQTT.md).",
+        default_words="none",
     )
     mqtt_tls_certificate: Path | None = _path(  # noqa: RUF009 - a field
         None, "PEM file with certificate and key: MQTT is TLS then.", default_words="none"

@@ -4,7 +4,7 @@ import sqlalchemy as sa
 from alembic import op
 
 from seb_appliance.formats.contents import decode_sections
-from seb_appliance.state.index_pages import is_long, make_pages
+from seb_appliance.state.rows.index_pages import is_long, make_pages
 from seb_appliance.state.tables import Tables
 
 revision = "0005"

@@ -44,6 +44,14 @@ TOPOLOGIES: Final[dict[str, tuple[int, int]]] = {
     "20x20": (20, 20),
 }
 
+# Of MQTT, publishers and subscribers; each subscriber gets the messages of all publishers.
+MQTT_SHAPES: Final[dict[str, tuple[int, int]]] = {
+    "in": (256, 0),
+    "fan-in": (100, 1),
+    "fan-out": (1, 100),
+    "mesh": (20, 20),
+}
+
 _STORED_BYTES_PER_S: Final = 512 * limits.MIB
 
 

@@ -64,9 +64,10 @@ async def embedded(options: EmbeddedOptions) -> AsyncIterator[Embedded]:
         folder, port = Path(made), free_port()
         in_memory = options.store == "memory"
         bucket = f"memory:{options.ready_bytes}" if in_memory else f"file:{folder / 'bucket'}"
-        command = ["-m", "seb_appliance", "serve", "--bucket", bucket, "--host", HOST]
+        command = [sys.executable, "-m", "seb_appliance", "serve"]
+        command += ["--bucket", bucket, "--host", HOST]
         command += ["--data", str(folder / "data"), "--port", str(port), *options.flags]
-        async with _process(command, folder / "output", options.environment) as process:
+        async with running(command, folder / "output", options.environment) as process:
             address = Address(HOST, port)
             await _until_ready(process, address, folder / "output")
             token = (folder / "data" / "admin.key").read_text().strip()
@@ -78,8 +79,8 @@ async def null_server() -> AsyncIterator[Address]:
     """The server that does nothing but answer (null_server.py). Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="seb-bench-") as made:
         port, output = free_port(), Path(made) / "output"
-        command = ["-m", "seb_appliance.bench.null_server", str(port)]
-        async with _process(command, output, None) as process:
+        command = [sys.executable, "-m", "seb_appliance.bench.null_server", str(port)]
+        async with running(command, output, None) as process:
             address = Address(HOST, port)
             await _until_ready(process, address, output)
             yield address
@@ -92,11 +93,12 @@ def free_port() -> int:
 
 
 @contextlib.asynccontextmanager
-async def _process(
-    arguments: Sequence[str], output: Path, environment: Mapping[str, str] | None
+async def running(
+    command: Sequence[str], output: Path, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[subprocess.Popen[bytes]]:
-    """In a session of its own: an interrupt of the terminal is for us, who then stop it."""
-    process = _start(arguments, output, environment)
+    """A process in a session of its own: an interrupt of the terminal is for us, who then stop
+    it."""
+    process = _start(command, output, environment)
     try:
         yield process
     finally:
@@ -109,11 +111,11 @@ async def _process(
 
 
 def _start(
-    arguments: Sequence[str], output: Path, environment: Mapping[str, str] | None
+    command: Sequence[str], output: Path, environment: Mapping[str, str] | None
 ) -> subprocess.Popen[bytes]:
     with output.open("wb") as sink:
-        return subprocess.Popen(  # noqa: S603 - our own module, our own arguments
-            [sys.executable, *arguments],
+        return subprocess.Popen(  # noqa: S603 - our own arguments
+            command,
             stdin=subprocess.DEVNULL,
             stdout=sink,
             stderr=subprocess.STDOUT,

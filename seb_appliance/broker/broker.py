@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 
 from seb_appliance.broker.access.access import Access
 from seb_appliance.broker.access.accounts import Accounts
@@ -23,6 +24,8 @@ from seb_appliance.broker.append.window import Linger
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.callbacks import tell
 from seb_appliance.broker.counters import Counters
+from seb_appliance.broker.delays.queue_delays import QueueDelays
+from seb_appliance.broker.delays.upkeep import DelayUpkeep
 from seb_appliance.broker.gauges import Gauges
 from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import ConsumerGroups
@@ -201,6 +204,8 @@ class Broker:
             self._reads,
             self._waiting,
             self._writes,
+            self.log_clock.created_us,
+            partial(QueueDelays, self._catalog.delays, self._state, self._clock),
             self.shares,
             self._random_bytes,
             self.groups.lag,
@@ -227,6 +232,9 @@ class Broker:
             self._random_bytes,
         )
         self.tidying.held_from = self.table_commits.hold
+        self._delays = DelayUpkeep(
+            self._catalog, self._state, self._writes, self.queues.needs_delays_from_us
+        )
         self.sql = TableQueries(self.tables, self.table_commits, self.shares, self._clock)
 
     def _make_readiness(self) -> None:
@@ -251,6 +259,7 @@ class Broker:
         self.record_keys.start(self._supervisor)
         self.streams.start(self._supervisor)
         self.queues.start(self._supervisor)
+        self._delays.start(self._supervisor)
         return self._writer
 
     def stand_by(self, refusal: StandbyError) -> None:
@@ -305,6 +314,7 @@ class Broker:
             await asyncio.gather(self._writer, return_exceptions=True)
         await self.streams.stop()
         await self.queues.stop()
+        await self._delays.close()
         await self.record_keys.stop()
 
     @property
@@ -351,25 +361,28 @@ class Broker:
         TopicNotFoundError, OverloadedError, ShuttingDownError."""
         return self.followers.follow(self._catalog.topic(topic), owner)
 
-    async def follow_many(self, wants: Callable[[str], bool], owner: str) -> FollowerOfMany:
+    async def follow_many(
+        self, wants: Callable[[str], bool], owner: str, *, is_limited: bool = True
+    ) -> FollowerOfMany:
         """Be woken whenever a topic changes whose name is wanted, also one that is made later.
         Raises BadParameterError for too many, OverloadedError, ShuttingDownError."""
         topics = self._catalog.topics()
         newest_id = max((topic.topic_id for topic in topics), default=0)
         follower = self.followers.follow_many(wants, newest_id, owner)
         try:
-            await self.meet_all(follower)
+            await self.meet_all(follower, is_limited=is_limited)
         except BaseException:
             follower.__exit__(None, None, None)
             raise
         return follower
 
-    async def meet_all(self, follower: FollowerOfMany) -> None:
+    async def meet_all(self, follower: FollowerOfMany, *, is_limited: bool = True) -> None:
         """What it wants has changed: it takes topics up that it did not want before. Raises
         BadParameterError for too many."""
         async for topic in in_slices(self._catalog.topics()):
             follower.meet(topic)
-            check_count(follower.topics)
+            if is_limited:
+                check_count(follower.topics)
 
     # --- inside ---
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.broker.append.retry_results import Producer, RememberedRequest
@@ -316,6 +316,26 @@ class LeaseRow:
     ttl_ms: int
 
 
+class DelayRange(NamedTuple):
+    """Records from `first` up to `end` (exclusive) that are due at `due_us`; ordered by that."""
+
+    due_us: int
+    first: int
+    end: int
+
+
+class DelayedTopic(NamedTuple):
+    """`records` of the topic are delayed or were so lately; the first of them is `first`."""
+
+    topic_id: int
+    records: int
+    first: int
+
+
+# Where a topic has its records: topic ids (its own is the last one) and exclusive ends of offsets.
+Span: TypeAlias = tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedState:
     """Everything the broker keeps in memory, as of `position`; `entries` are those whose sections
@@ -333,6 +353,7 @@ class LoadedState:
     documents: list[DocumentRow] = field(default_factory=list)  # by kind and name
     lake_tables: list[LakeTable] = field(default_factory=list)
     queues: list[Queue] = field(default_factory=list)
+    delays: list[DelayedTopic] = field(default_factory=list)
     writers: list[WriterRow] = field(default_factory=list)  # oldest first
     paged: list[PagedRow] = field(default_factory=list)
     entries: list[EntryRow] = field(default_factory=list)
@@ -390,6 +411,20 @@ class State(Protocol):
 
     async def drain(self) -> None:
         """Wait until nothing is behind, or `failure` is set."""
+
+    async def delays_by_time(
+        self, spans: Sequence[Span], after: tuple[int, int], most: int
+    ) -> list[DelayRange]:
+        """The first delays, in all entries taken so far, whose time and first offset are behind
+        `after`. Raises OverloadedError while SQLite does not follow."""
+
+    async def delays_by_offset(
+        self, spans: Sequence[Span], offset: int, most: int
+    ) -> list[DelayRange]:
+        """The first ones that reach beyond `offset`, by offset. Raises as `delays_by_time`."""
+
+    async def delayed_topics(self) -> list[DelayedTopic]:
+        """Those with delays; raises as `delays_by_time`."""
 
     async def audit(self, query: AuditQuery) -> list[AuditRow]:
         """Actions in all entries taken so far, newest first. Raises OverloadedError while SQLite

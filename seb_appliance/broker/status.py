@@ -296,11 +296,13 @@ class CostStatus(msgspec.Struct):
 
 
 class Counts(msgspec.Struct):
-    """Current counts. `records`: the readable records of all topics."""
+    """Current counts. `connections`: to the ports of protocols; `records`: the readable records of
+    all topics."""
 
     topics: Annotated[int, Metric("seb_topics", "Topics.")]
     groups: Annotated[int, Metric("seb_groups", "Consumer groups.")]
     queues: Annotated[int, Metric("seb_queues", "Work queues.")]
+    connections: int
     api_keys: int
     records: int
 

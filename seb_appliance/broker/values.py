@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,9 +16,20 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.errors import BadBatchError, BadParameterError, RecordTooLargeError
 from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.batch import EXPLICIT_OFFSETS, HEADER_BYTES, Batch, BatchHeader
+from seb_appliance.formats.queues.queues import Delay
 from seb_appliance.formats.topic_settings import TopicSettings
 
 NO_QUOTAS: Final = Quotas()
+
+
+class Delayed(NamedTuple):
+    """`number` records of a request from the `first`-th on, counted from 0, are due at `us` since
+    1970, or `us` from when they are admitted."""
+
+    first: int
+    number: int
+    us: int
+    from_now: bool = False
 
 
 @dataclass(slots=True)
@@ -27,13 +38,14 @@ class NewRecords:
 
     `keys`, `headers` and `timestamps_us` are None when no record has one; None inside
     `timestamps_us` means the appliance's clock. A header item is a msgpack map of text to bytes,
-    b"" for none.
+    b"" for none. `delayed`: in the order of the records.
     """
 
     values: list[bytes | None]
     keys: list[bytes | None] | None = None
     headers: list[bytes] | None = None
     timestamps_us: list[int | None] | None = None
+    delayed: Sequence[Delayed] = ()
 
 
 @dataclass(slots=True)
@@ -41,11 +53,13 @@ class NewBatches:
     """Client-made record batches, checked (`formats.batch.decode`), offsets not yet given.
 
     Each item is the header and the stored bytes after it, padding included.
-    `largest_value_bytes`: length of the longest value in all of them.
+    `largest_value_bytes`: length of the longest value in all of them. `delayed`: as of
+    NewRecords, and told by the header DELIVER_AT_HEADER of each.
     """
 
     batches: list[tuple[BatchHeader, memoryview]]
     largest_value_bytes: int
+    delayed: Sequence[Delayed] = ()
 
     @property
     def count(self) -> int:
@@ -60,13 +74,14 @@ RECORD_OVERHEAD_BYTES: Final = 24
 class Prepared:
     """Checked records with timestamps, without offsets. `size_bytes`: an estimate of their encoded
     size. `timestamps_us` is empty for batches, which have their own; `timestamp_us` is the last
-    record's."""
+    record's. `delays` are to be kept, their offsets counted from 0."""
 
     records: NewRecords | NewBatches
     count: int
     size_bytes: int
     timestamps_us: list[int]
     timestamp_us: int
+    delays: Sequence[Delay] = ()
 
 
 def prepare(

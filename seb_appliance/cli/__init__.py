@@ -45,13 +45,17 @@ _COMMANDS: Final = {
         "queues.subscriptions",
         "Queues sent to a URL: list (the default), show, set, pause, resume, test, replay, delete.",
     ),
+    "connections": (
+        "protocols.connections",
+        "Connections to the ports of protocols: list (the default), close.",
+    ),
     "record-keys": (
         "record_keys",
         "Record keys of a topic with a key index: list, latest, history, delete.",
     ),
     "api-keys": ("api_keys", "API keys: list (the default), create, show, change, rotate, revoke."),
     "inlets": (
-        "inlets",
+        "protocols.inlets",
         "Inlets for webhooks and log shippers: list (the default), show, set, delete.",
     ),
     "tables": (

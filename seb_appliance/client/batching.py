@@ -54,6 +54,12 @@ class Batch:
         )
         return batch.encode(columns, base_offset=0, created_us=now_us, zstd_level=zstd_level)
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of the request."""
+        is_delayed = any(record.due_us is not None for record in self.records)
+        return {"Seb-Deliver-At": "records"} if is_delayed else {}
+
     def drop_larger(self, most_bytes: int, error: Exception) -> bool:
         """Records with a larger value fail with `error` and are sent no more. False, and nothing
         happens, if these are all or none of them, or others were dropped before."""

@@ -165,12 +165,14 @@ class Producer(Blocking[AsyncProducer]):
         key: Data | None = None,
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
+        delay: datetime.datetime | datetime.timedelta | None = None,
     ) -> Delivery:
         """Buffer a record; `result()` of the returned delivery waits for its offset. `value`: bytes
         or text; None for a tombstone; a dict, list, number or bool is stored as JSON. `timestamp`:
-        default now. Blocks while the buffer is full. Raises BadRecordError, ClosedError."""
+        default now. `delay`: when, or how much later, queues hand it out. Blocks while the buffer
+        is full. Raises BadRecordError, ClosedError."""
         producer = self._inner
-        record = producer.record(topic, value, key, headers, timestamp)
+        record = producer.record(topic, value, key, headers, timestamp, delay)
         while (delivery := producer.add(topic, record)) is None:
             room = threading.Event()
             producer.buffer.when_room(room.set)

@@ -193,11 +193,13 @@ class AsyncProducer:
         key: Data | None = None,
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
+        delay: datetime.datetime | datetime.timedelta | None = None,
     ) -> Delivery:
         """Buffer a record; await the returned delivery to get its offset. `value`: bytes or text;
         None for a tombstone; a dict, list, number or bool is stored as JSON. `timestamp`: default
-        now. Waits while the buffer is full. Raises BadRecordError, ClosedError."""
-        record = self.record(topic, value, key, headers, timestamp)
+        now. `delay`: when, or how much later, queues hand it out; readers get it at once.
+        Waits while the buffer is full. Raises BadRecordError, ClosedError."""
+        record = self.record(topic, value, key, headers, timestamp, delay)
         while (delivery := self.add(topic, record)) is None:
             await called_back(self.buffer.when_room)
         return delivery
@@ -213,9 +215,10 @@ class AsyncProducer:
         key: Data | None,
         headers: Headers | None,
         timestamp: datetime.datetime | None,
+        delay: datetime.datetime | datetime.timedelta | None,
     ) -> NewRecord:
         """From any thread. Raises BadRecordError."""
-        return new_record(topic, value, key, headers, timestamp, self._clock.wall_us())
+        return new_record(topic, value, key, headers, timestamp, delay, self._clock.wall_us())
 
     async def flush(self) -> None:
         """Send the buffered records immediately, and wait until they are acknowledged. Raises the
@@ -337,7 +340,11 @@ class AsyncProducer:
                 body, count = batch.encode(self._clock.wall_us(), level), len(batch.records)
             sent = _Sent(lane.numbers.of(batch)[0], lane.numbers.is_first(batch))
             request = self._caller.endpoint.request(
-                "POST", path, body=body, content_type=BATCH, headers=lane.numbers.headers(batch)
+                "POST",
+                path,
+                body=body,
+                content_type=BATCH,
+                headers=lane.numbers.headers(batch) | batch.headers,
             )
             try:
                 offset = self._first_offset(await self._caller.once(request, lane.sending))

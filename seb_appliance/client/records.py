@@ -23,6 +23,7 @@ from seb_appliance.client.failures import ClientError
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn
+from seb_appliance.formats.queues.queues import DELIVER_AT_HEADER
 
 NO_HEADERS: Final[Mapping[str, bytes]] = {}
 headers_of: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
@@ -181,12 +182,13 @@ class BadRecordError(ClientError, ValueError):
 
 
 class NewRecord(msgspec.Struct, frozen=True, gc=False):
-    """A checked record. `headers`: packed as they are stored."""
+    """A checked record. `headers`: packed as they are stored. `due_us`: of a delayed one."""
 
     value: bytes | None
     key: bytes | None
     headers: bytes
     timestamp_us: int
+    due_us: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -200,6 +202,7 @@ def new_record(
     key: Data | None,
     headers: Headers | None,
     timestamp: datetime.datetime | None,
+    delay: datetime.datetime | datetime.timedelta | None,
     now_us: int,
 ) -> NewRecord:
     """Checks what every topic would refuse. Raises BadRecordError, which names the argument."""
@@ -215,7 +218,12 @@ def new_record(
         raise BadRecordError(f"key: {len(record_key)} bytes are more than 64 KiB")
     packed = b"" if headers is None else _packed(headers)
     at_us = now_us if timestamp is None else _timestamp_us(timestamp, now_us)
-    return NewRecord(content, record_key, packed, at_us)
+    if delay is None:
+        return NewRecord(content, record_key, packed, at_us)
+    due_us = _due_us(delay, now_us)
+    told = {DELIVER_AT_HEADER: str(due_us).encode()}
+    packed = _packed({**(headers or {}), **told})
+    return NewRecord(content, record_key, packed, at_us, due_us)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -272,6 +280,22 @@ def _packed(headers: Headers) -> bytes:
             f"{limits.RECORD_HEADERS_MAX} of {limits.RECORD_HEADERS_BYTES_MAX} bytes"
         )
     return packed
+
+
+def _due_us(delay: datetime.datetime | datetime.timedelta, now_us: int) -> int:
+    """Raises BadRecordError."""
+    if isinstance(delay, datetime.timedelta):
+        due_us = now_us + delay // datetime.timedelta(microseconds=1)
+    elif isinstance(delay, datetime.datetime):
+        try:
+            due_us = timestamp_us(delay)
+        except ValueError as error:
+            raise BadRecordError(f"delay: {error}") from error
+    else:
+        raise BadRecordError(f"delay: {_type(delay)} is neither a timedelta nor a datetime")
+    if not 0 <= due_us <= now_us + limits.DELAY_US_MAX:
+        raise BadRecordError("delay: it is before 1970 or over 366 days")
+    return due_us
 
 
 def _timestamp_us(timestamp: datetime.datetime, now_us: int) -> int:

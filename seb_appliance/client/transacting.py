@@ -63,12 +63,13 @@ class Transaction:
         key: Data | None = None,
         headers: Headers | None = None,
         timestamp: datetime.datetime | None = None,
+        delay: datetime.datetime | datetime.timedelta | None = None,
     ) -> Delivery:
         """Like `send` of a producer. The returned delivery has its offset after the transaction was
         stored, at the end of `with`. Raises BadRecordError, ClosedError."""
         if self._is_over:
             raise ClosedError("the transaction is over")
-        record = new_record(topic, value, key, headers, timestamp, self._wall_us())
+        record = new_record(topic, value, key, headers, timestamp, delay, self._wall_us())
         size_bytes = record.size_bytes
         if self._count == limits.RECORDS_PER_REQUEST_MAX or self._bytes + size_bytes > BYTES_MAX:
             most = f"{limits.RECORDS_PER_REQUEST_MAX:,} records of {BYTES_MAX >> 20} MiB"
@@ -145,6 +146,8 @@ def _shown(record: NewRecord) -> dict[str, Any]:
         shown["value"] = None
     else:
         shown["value_base64"] = record.value
+    if record.due_us is not None:
+        shown["deliver_at"] = time_of(record.due_us)
     if record.key is not None:
         shown["key_base64"] = record.key
     if record.headers:

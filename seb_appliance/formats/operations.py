@@ -24,6 +24,7 @@ from seb_appliance.formats.lake.tables import (
 )
 from seb_appliance.formats.numbers import FarTime, Whole
 from seb_appliance.formats.queues.queues import (
+    Delay,
     FailedDelivery,
     OffsetRange,
     QueueSettings,
@@ -386,6 +387,22 @@ class QueueDeleted(_Event, frozen=True, kw_only=True, tag="queue_deleted"):
     queue: str
 
 
+class RecordsDelayed(_Event, frozen=True, kw_only=True, tag="records_delayed"):
+    """Queues hand these records out when they are due. They are in a section of this entry; the
+    ranges are in the order of offsets."""
+
+    topic_id: Whole
+    delays: tuple[Delay, ...]
+
+
+class DelaysPassed(_Event, frozen=True, kw_only=True, tag="delays_passed"):
+    """The delays of the topic that were due until `until_us` are forgotten, those that were due
+    first before others, at most DELAYS_FORGOTTEN_AT_ONCE ranges."""
+
+    topic_id: Whole
+    until_us: Whole
+
+
 class AuditNoted(_Event, frozen=True, kw_only=True, tag="audit_noted"):
     """Who did what, in the same entry as the events of an operator's action.
 
@@ -437,16 +454,20 @@ Event = (
     | QueueSet
     | QueueProgressed
     | QueueDeleted
+    | RecordsDelayed
+    | DelaysPassed
     | AuditNoted
 )
 Operation = Append | Event
 QueueEvent = QueueSet | QueueProgressed | QueueDeleted
+DelayEvent = RecordsDelayed | DelaysPassed
 TableEvent = TableSet | TableCommitted | TableDropped
 GroupEvent = OffsetsCommitted | GroupReset | GroupDeleted | LeaseTaken | LeaseReleased
 TopicEvent = TopicCreated | TopicForked | TopicChanged | TopicDeleted | TopicTrimmed | StreamSet
 
 
 OBJECTS_PER_SWITCH_MAX: Final = 1024
+DELAYS_FORGOTTEN_AT_ONCE: Final = 20_000  # a reader must do exactly the same
 
 
 def object_id_of(seq: int, number: int) -> int:

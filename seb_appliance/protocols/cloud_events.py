@@ -31,7 +31,14 @@ from seb_appliance.api.encoding.record_json import (
     decode_counted,
     text_of,
 )
-from seb_appliance.broker.values import BatchSlice, NewRecords, ReadResult, check_key, pack_headers
+from seb_appliance.broker.values import (
+    BatchSlice,
+    Delayed,
+    NewRecords,
+    ReadResult,
+    check_key,
+    pack_headers,
+)
 from seb_appliance.errors import (
     BadCloudEventError,
     BadJsonError,
@@ -45,6 +52,7 @@ BATCHED: Final = "application/cloudevents-batch+json"
 ATTRIBUTE: Final = re.compile(r"[a-z0-9]{1,100}")
 HEADER_PREFIX: Final = "ce_"
 CONTENT_TYPE_HEADER: Final = "content-type"
+DELIVER_AT: Final = "deliverat"  # an extension of ours
 REQUIRED: Final = ("specversion", "id", "source", "type")
 _HTTP_PREFIX: Final = b"ce-"
 _NOT_ATTRIBUTES: Final = frozenset({"data", "datacontenttype"})
@@ -128,12 +136,13 @@ def parse_events(mode: Mode, body: bytes, headers: dict[bytes, bytes]) -> list[C
 
 def to_records(events: Iterable[CloudEvent]) -> NewRecords:
     """A record for each event: its record key is `partitionkey`, else `subject`; its timestamp is
-    `time`. Raises RecordTooLargeError."""
+    `time`, and `deliverat` says when queues hand it out. Raises RecordTooLargeError."""
     records = NewRecords([], [], [], [])
     assert records.keys is not None
     assert records.headers is not None
     assert records.timestamps_us is not None
-    for event in events:
+    records.delayed = delayed = list[Delayed]()
+    for i, event in enumerate(events):
         attributes = event.attributes
         headers = {HEADER_PREFIX + name: text.encode() for name, text in attributes.items()}
         if event.content_type is not None:
@@ -144,6 +153,8 @@ def to_records(events: Iterable[CloudEvent]) -> NewRecords:
         records.keys.append(None if key is None else check_key(key.encode()))
         records.headers.append(pack_headers(headers))
         records.timestamps_us.append(None if time is None else parse_time(time))
+        if DELIVER_AT in attributes:
+            delayed.append(Delayed(i, 1, parse_time(attributes[DELIVER_AT])))
     return records
 
 
@@ -295,12 +306,12 @@ def _checked(
             )
         if _CONTROL.search(text):
             raise BadCloudEventError(f"{where}: {name} holds a control character.")
-    time = attributes.get("time")
-    try:
-        if time is not None:
-            parse_time(time)
-    except ValueError as error:
-        raise BadCloudEventError(f"{where}: time: {error}.") from error
+    for name in ("time", DELIVER_AT):
+        try:
+            if name in attributes:
+                parse_time(attributes[name])
+        except ValueError as error:
+            raise BadCloudEventError(f"{where}: {name}: {error}.") from error
     return CloudEvent(attributes, content_type, data)
 
 

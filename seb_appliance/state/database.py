@@ -20,8 +20,9 @@ from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.state import checks, files, loading
 from seb_appliance.state.files import sqlite_errors
-from seb_appliance.state.index_pages import PageReader
 from seb_appliance.state.projection import project
+from seb_appliance.state.rows.delays import DelayReader
+from seb_appliance.state.rows.index_pages import PageReader
 from seb_appliance.state.schema import connect, make
 from seb_appliance.state.tables import JournalState
 
@@ -41,6 +42,7 @@ class StateDatabase:
         self._pages = PageReader(path)
         self.index_page = self._pages.of_offset
         self.index_page_at = self._pages.at_time
+        self.delays = DelayReader(path)
         # One thread uses the connection: transactions follow one another in the order of the calls.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state")
         self._connection: sqlite3.Connection | None = None
@@ -61,6 +63,7 @@ class StateDatabase:
             return
         self._closed = True
         await self._pages.close()
+        await self.delays.close()
         await self._run(self._disconnect)
         self._thread.shutdown(wait=False)
 
@@ -167,6 +170,7 @@ class StateDatabase:
             change(*args, **kwargs)
 
         await self._pages.disconnect()
+        await self.delays.disconnect()
         await self._run(changed)
 
     async def _run(self, work: Callable[[], T]) -> T:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.broker.ports import AuditQuery, AuditRow
+from seb_appliance.broker.ports import AuditQuery, AuditRow, DelayedTopic, DelayRange, Span
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, OverloadedError
 from seb_appliance.failpoints import Failpoints
@@ -97,14 +98,35 @@ class StateFollower:
     async def audit(self, query: AuditQuery) -> list[AuditRow]:
         """Actions in all entries taken so far, newest first. Raises OverloadedError while SQLite
         does not follow."""
+        await self._caught_up("the audit")
+        return await self._database.audit(query)
+
+    async def delays_by_time(
+        self, spans: Sequence[Span], after: tuple[int, int], most: int
+    ) -> list[DelayRange]:
+        """See `broker.ports.State`."""
+        await self._caught_up("the index of delayed records")
+        return await self._database.delays.by_time(spans, after, most)
+
+    async def delays_by_offset(
+        self, spans: Sequence[Span], offset: int, most: int
+    ) -> list[DelayRange]:
+        """See `broker.ports.State`."""
+        await self._caught_up("the index of delayed records")
+        return await self._database.delays.by_offset(spans, offset, most)
+
+    async def delayed_topics(self) -> list[DelayedTopic]:
+        """See `broker.ports.State`."""
+        await self._caught_up("the index of delayed records")
+        return await self._database.delays.sums()
+
+    async def _caught_up(self, what: str) -> None:
+        """All entries taken so far are committed."""
         taken_seq = self._behind[-1].header.seq if self._behind else 0
         while self._behind and self._behind[0].header.seq <= taken_seq:
             if self.failure:
-                raise OverloadedError(
-                    "SQLite cannot apply entries, so the audit cannot be read now."
-                )
+                raise OverloadedError(f"SQLite cannot apply entries, so {what} cannot be read now.")
             await self._next_attempt()
-        return await self._database.audit(query)
 
     async def close(self) -> None:
         """Project the waiting entries, unless SQLite fails, and end."""

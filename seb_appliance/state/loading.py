@@ -31,8 +31,9 @@ from seb_appliance.formats.contents import decode_sections
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.operations import StoredSection
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.state import bounded, lake_rows, queue_rows
-from seb_appliance.state.index_pages import LAST_PAGES
+from seb_appliance.state import bounded
+from seb_appliance.state.rows import delays, lake, queues
+from seb_appliance.state.rows.index_pages import LAST_PAGES
 from seb_appliance.state.tables import JournalState, Row
 
 _Decoders = Mapping[int, Callable[[Any], Any]]
@@ -95,8 +96,9 @@ def _load(connection: sqlite3.Connection) -> LoadedState:
         api_keys=[ApiKeyRow(*_decoded(row, _OF_API_KEY)) for row in api_keys],
         users=[UserRow(*row) for row in rows("SELECT * FROM users ORDER BY name")],
         documents=[DocumentRow(*row) for row in rows(_DOCUMENTS)],
-        lake_tables=lake_rows.load(connection),
-        queues=queue_rows.load(connection),
+        lake_tables=lake.load(connection),
+        queues=queues.load(connection),
+        delays=delays.load(connection),
         writers=[WriterRow(*row) for row in rows("SELECT * FROM writers ORDER BY first_seq")],
         paged=[PagedRow(*row) for row in rows(LAST_PAGES)],
         entries=_entries(rows(_ENTRIES, state.paged_seq), {topic.topic_id for topic in living}),

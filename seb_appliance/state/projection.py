@@ -23,6 +23,7 @@ from seb_appliance.formats.operations import (
     ApiKeyRotated,
     Append,
     AuditNoted,
+    DelayEvent,
     DocumentRemoved,
     DocumentSet,
     Event,
@@ -43,7 +44,8 @@ from seb_appliance.formats.operations import (
     UserSet,
 )
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.state import bounded, index_pages, lake_rows, queue_rows, stored
+from seb_appliance.state import bounded, stored
+from seb_appliance.state.rows import delays, index_pages, lake, queues
 from seb_appliance.state.tables import JournalState, Row, Tables
 
 _OFFSETS: Final = "SELECT 1 FROM group_offsets AS o WHERE o.group_name = this.group_name"
@@ -176,9 +178,11 @@ def apply_event(tables: Tables, event: Event, header: EntryHeader) -> None:
             tables.delete("streams", topic_id=topic_id)
             tables.insert("streams", [(topic_id, _json(event.stream))])
         case _ if isinstance(event, TableEvent):
-            lake_rows.project(tables, event, header.created_us)
+            lake.project(tables, event, header.created_us)
         case _ if isinstance(event, QueueEvent):
-            queue_rows.project(tables, event, header.created_us)
+            queues.project(tables, event, header.created_us)
+        case _ if isinstance(event, DelayEvent):
+            delays.project(tables, event)
         case AuditNoted(action="topic_created" | "topic_forked"):
             tables.update("topics", {"name": event.subject}, owner=event.actor)
         case AuditNoted(action="group_created", subject=name):
@@ -210,7 +214,7 @@ def _apply_to_topic(
             tables.delete_where("group_owners", _ONLY_ON_TOPIC, **key)
             tables.delete("group_offsets", **key)
             tables.delete("streams", **key)
-            queue_rows.forget_topic(tables, event.topic_id)
+            queues.forget_topic(tables, event.topic_id)
         case TopicTrimmed():
             start = event.log_start_offset
             changed = tables.update("topics", key, log_start_offset=start, held_offset=start)

@@ -14,7 +14,7 @@ from typing import Final
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.state.tables import CHECKSUM_MODULUS, JournalState, row_checksum
 
-NEWEST_REVISION: Final = "0015"
+NEWEST_REVISION: Final = "0016"
 
 _SCHEMA: Final = """
 -- A fork has `parent_id` and `fork_offset`: below that offset it reads the records of its parent.
@@ -225,6 +225,17 @@ CREATE TABLE queue_failures (
     first_us INTEGER NOT NULL,
     CONSTRAINT pk_queue_failures PRIMARY KEY (queue, topic_id, "offset")
 ) WITHOUT ROWID, STRICT;
+
+-- Ranges of records that queues hand out when they are due (rows/delays.py). What has passed, or is
+-- of a deleted topic, stays until `delays_passed` removes it.
+CREATE TABLE delays (
+    topic_id INTEGER NOT NULL,
+    due_us INTEGER NOT NULL,
+    first_offset INTEGER NOT NULL,
+    end_offset INTEGER NOT NULL,
+    CONSTRAINT pk_delays PRIMARY KEY (topic_id, due_us, first_offset)
+) WITHOUT ROWID, STRICT;
+CREATE INDEX ix_delays_topic_id_first_offset ON delays (topic_id, first_offset, end_offset);
 
 -- Who created which group, if it is known. Deleted groups have no row.
 CREATE TABLE group_owners (

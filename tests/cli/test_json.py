@@ -14,7 +14,7 @@ from seb_appliance.cli import seb as program
 WITHOUT_JSON = {"serve", "completion"}
 # Those on the machine itself have tests of their own.
 ON_THE_MACHINE = {"promote", "doctor", "inspect", "fsck", "admin", "restore", "clone"}
-ELSEWHERE = {"bench", "apply", "import", "export"}  # the same
+ELSEWHERE = {"bench", "apply", "import", "export", "connections"}  # the same
 TABLES = True
 NEEDED = {
     "status": [],

@@ -9,9 +9,9 @@ from typing import Any
 from tests.cli.conftest import Seb
 
 
-def work(seb: Seb, verb: str, **body: object) -> Any:
+def work(seb: Seb, verb: str, queue: str = "work", **body: object) -> Any:
     request = urllib.request.Request(
-        f"{seb.appliance.base_url}/v1/queues/work/{verb}",
+        f"{seb.appliance.base_url}/v1/queues/{queue}/{verb}",
         json.dumps(body).encode(),
         {
             "Authorization": f"Bearer {seb.key_file.read_text().strip()}",
@@ -42,3 +42,16 @@ def test_a_queue_is_reset_purged_and_redriven(seb: Seb) -> None:
     (left,) = work(seb, "take")["records"]
     assert (left["offset"], left["attempt"]) == (3, 1)
     seb.refused("queues", "reset", "work", "--to", "nowhere", "--yes")
+
+
+def test_delayed_records_are_shown_and_not_handed_out(seb: Seb) -> None:
+    seb.good("queues", "set", "patient", "--topic", "later")
+    seb.good("produce", "later", "--delay", "1h", stdin=b"later\n")
+    seb.good("produce", "later", stdin=b"now\n")
+    (taken,) = work(seb, "take", "patient")["records"]
+    assert taken["value"] == "now"
+    (*_, names, row) = seb.good("queues", "show", "patient").out.splitlines()
+    assert names.split() == ["topic", "waiting", "oldest", "delayed", "acked", "rejected", "lost"]
+    assert row.split()[:2] + row.split()[3:] == ["later", "2", "s", "1", "0", "0", "0"]
+    for wrong in (("--delay", "400d"), ("--ndjson", "--delay", "1s")):
+        assert seb("produce", "later", *wrong, stdin=b"{}\n").code == 78

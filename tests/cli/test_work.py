@@ -49,7 +49,7 @@ def test_75_retries_and_other_codes_reject_with_the_last_line(seb: Seb, queue: s
     assert ran(seb, "sh", "-c", script) == (0, 1, 1)
     dead = seb.good("consume", f"dead-{queue}", "--json").json
     assert dead["headers"]["seb-dead-reason"] == "no such address"
-    assert seb.good("queues", "show", "work", "--json").json["delayed"] == 1
+    assert seb.good("queues", "show", "work", "--json").json["retrying"] == 1
 
 
 def test_a_command_that_hangs_or_is_killed_is_tried_again(seb: Seb, queue: str) -> None:

@@ -125,6 +125,8 @@ ASKS: Final[dict[str, Ask]] = {
     "releaseWake": Ask(need="secret", json=_WAKE),
     "getStreamSigningKeys": Ask(need="nothing"),
     # subscriptions to them; nothing is sent to an address that is not public
+    "listConnections": Ask(need="admin"),
+    "closeConnection": Ask(need="admin", status=404),
     "listSubscriptions": Ask(need="any key"),
     "setSubscription": Ask(need="admin", json={**_PUSHED, "topics": ["{topic}"]}),
     "getSubscription": Ask(need="manage"),

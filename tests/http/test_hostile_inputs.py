@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
-from seb_appliance.api.server import http_protocol as lingering
+from seb_appliance.api.server import transports as lingering
 from tests.http.bad_input import nothing_happens
 from tests.http.hostile_inputs import ELSEWHERE, FACTS, RECORDS, ROWS, Hostile
 from tests.support.appliance import RunningAppliance

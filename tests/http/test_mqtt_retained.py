@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 
 import pytest
@@ -10,7 +11,7 @@ import pytest_asyncio
 from seb_appliance import limits
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code
-from seb_appliance.protocols.mqtt.retained import Retained
+from seb_appliance.protocols.mqtt.sending.retained import Retained
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.mqtt_client import connected, serving
 
@@ -153,11 +154,11 @@ async def test_a_wildcard_finds_100_000_topics_without_holding_the_loop(running)
     import asyncio
     import time
 
-    from seb_appliance.protocols.mqtt.reading import Row
+    from seb_appliance.protocols.mqtt.messages.reading import Row
 
     retained = Retained.__new__(Retained)
     retained.__dict__ |= running[1].retained.__dict__
-    from seb_appliance.protocols.mqtt.retained import _Level
+    from seb_appliance.protocols.mqtt.sending.retained import _Level
 
     retained._root, retained.count = _Level(), 0
     for number in range(100_000):
@@ -180,3 +181,30 @@ async def test_a_wildcard_finds_100_000_topics_without_holding_the_loop(running)
         done = True
         await watching
         print(topic_filter, len(topics), f"{took_s * 1000:.1f} ms, longest {longest * 1000:.1f} ms")
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_a_message_that_was_acknowledged_is_found_also_by_who_subscribes_at_once(
+    tmp_path, others
+):
+    async with serving(tmp_path) as running, connected(running) as client:
+        for number in range(others):
+            await client.stores(f"other/{number}", b"1", retain=True)
+            assert await found_one(running, f"other/{number}") == b"1"
+        retained, may_read = running[1].retained, asyncio.Event()
+        read = retained._take
+
+        async def read_late():
+            await may_read.wait()
+            await read()
+
+        retained._take = read_late
+        await client.stores("new", b"2", retain=True)
+        asyncio.get_running_loop().call_later(0.05, may_read.set)
+        assert await found_one(running, "new") == b"2"
+
+
+async def found_one(running, topic):
+    async with connected(running, client_id="finder") as client:
+        await client.subscribe(topic)
+        return (await client.message()).payload

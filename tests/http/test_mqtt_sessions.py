@@ -197,8 +197,7 @@ async def test_a_newer_connection_takes_the_session_over(running):
             assert (await newer.message()).payload == b"1"
 
 
-async def test_a_slow_client_with_a_session_reads_from_the_log(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_WAITING_BYTES_MAX", 100)
+async def test_a_slow_client_with_a_session_reads_from_the_log(running):
     given = kept() | {"receive_maximum": 2}
     async with connected(running, client_id="slow", **given) as client:
         await client.subscribe("slow")

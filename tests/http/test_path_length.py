@@ -72,7 +72,7 @@ async def passed_through(request: str, folder: Path) -> dict[str, list[str]]:
     return functions
 
 
-@pytest.mark.parametrize(("request_", "bound"), [(APPEND, 39), (READ, 19)], ids=["append", "read"])
+@pytest.mark.parametrize(("request_", "bound"), [(APPEND, 40), (READ, 20)], ids=["append", "read"])
 async def test_a_plain_request_passes_through_few_files(
     request_: str, bound: int, tmp_path: Path
 ) -> None:

@@ -194,6 +194,7 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         "generation": str(generation),
         "inlet": topic,
         "subscription": topic,
+        "connection": "1",
         "table": topic,
         "namespace": "topics",
         "secret": "a-secret-in-a-path",

@@ -9,8 +9,7 @@ import socket
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.api.server import http_protocol
-from seb_appliance.api.server import http_protocol as lingering
+from seb_appliance.api.server import http_protocol, transports
 from seb_appliance.api.server.http_protocol import SebHttpProtocol
 from tests.support.raw_http import RawConnection, exchange
 
@@ -21,7 +20,7 @@ GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n"
 
 @pytest.fixture(autouse=True)
 def _short_lingering(monkeypatch):
-    monkeypatch.setattr(lingering, "_LINGER_S", 0.2)
+    monkeypatch.setattr(transports, "_LINGER_S", 0.2)
 
 
 def produce_head(seb, *lines: bytes) -> bytes:
@@ -195,7 +194,7 @@ async def test_headers_that_do_not_end_time_out(seb, monkeypatch, start, phase):
 
 async def test_a_body_that_trickles_times_out_and_frees_its_reservation(seb, monkeypatch):
     monkeypatch.setitem(http_protocol._ALLOWED_S, "body", 0.1)
-    monkeypatch.setattr(lingering, "_LINGER_S", 30)  # hanging up is not what frees it
+    monkeypatch.setattr(transports, "_LINGER_S", 30)  # hanging up is not what frees it
     connection = await RawConnection.open(seb.port)
     await connection.send(produce_head(seb, b"Content-Length: 1000"))
 

@@ -9,12 +9,13 @@ import shutil
 import socket
 import ssl
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from seb_appliance import limits
 from seb_appliance.errors import ConfigurationError, OverloadedError
-from seb_appliance.protocols.sockets.listening import tls_context
+from seb_appliance.protocols.sockets.listening import Tls, tls_context
 from seb_appliance.protocols.syslog.listening import Syslog
 from seb_appliance.protocols.syslog.messages import AT_ONCE
 from tests.support.appliance import running_appliance
@@ -192,13 +193,43 @@ async def test_tcp_waits_while_there_is_no_room_and_udp_drops(seb, monkeypatch):
         assert [one["value"] for one in await records(seb, "logs.full", 1)] == ["<13>kept"]
 
 
+def make_certificate(file: Path) -> None:
+    """A new one, with its key."""
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
+               "-subj", "/CN=localhost", "-keyout", "key", "-out", "cert"]  # fmt: skip
+    subprocess.run(command, cwd=file.parent, check=True, capture_output=True)
+    file.write_text("".join((file.parent / part).read_text() for part in ("cert", "key")))
+
+
+async def test_a_new_certificate_is_used_from_the_next_connection_on(seb, tmp_path):
+    file = tmp_path / "server.pem"
+    make_certificate(file)
+    tls = Tls(file, None, "mqtt_tls_certificate")
+
+    async def shown() -> bytes | None:
+        theirs = ssl.create_default_context()
+        theirs.check_hostname, theirs.verify_mode = False, ssl.CERT_NONE
+        _, writer = await asyncio.open_connection("127.0.0.1", syslog.port, ssl=theirs)
+        found = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        return found
+
+    async with listening(seb, "logs.renewed", senders=(), tls=tls.context) as syslog:
+        first = await shown()
+        assert not tls.renew()
+        whole = file.read_text()
+        file.write_text(whole[: len(whole) // 2])  # it is being written
+        with pytest.raises(ConfigurationError, match="mqtt_tls_certificate"):
+            tls.renew()
+        assert await shown() == first
+        make_certificate(file)
+        assert tls.renew()
+        assert await shown() not in (None, first)
+
+
 async def test_tls_takes_senders_with_a_certificate_alone(seb, tmp_path):
     for name in ("server", "client"):
-        command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
-                   "-subj", "/CN=localhost", "-keyout", "key", "-out", "cert"]  # fmt: skip
-        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
-        parts = [(tmp_path / part).read_text() for part in ("cert", "key")]
-        (tmp_path / f"{name}.pem").write_text("".join(parts))
+        make_certificate(tmp_path / f"{name}.pem")
     tls = tls_context(tmp_path / "server.pem", tmp_path / "client.pem", "syslog_tls_certificate")
     theirs = ssl.create_default_context(cafile=str(tmp_path / "server.pem"))
     theirs.check_hostname = False

@@ -55,6 +55,7 @@ def check_queues(evidence: Evidence) -> Iterator[Violation]:
         if any(take.sent_s > settled_s for take in takes):
             yield said("P18", f"{place} was handed out after it was settled")
         yield from _one_lease(place, takes, calls)
+        yield from _kept_its_word(place, takes, calls)
     for place, ends in calls.ends.items():
         if sum(result == "ok" and call.kind in _SETTLING for call, result in ends) > 1:
             yield said("P18", f"{place} was settled twice")
@@ -72,6 +73,19 @@ def _one_lease(place: Place, takes: list[QueueCall], calls: _Calls) -> Iterator[
         if not any(first.sent_s <= call.sent_s < second.answered_s
                      for call, _ in calls.ends[place]):  # fmt: skip
             yield said("P18", f"{place} was handed out again while its lease was live")
+
+
+def _kept_its_word(place: Place, takes: list[QueueCall], calls: _Calls) -> Iterator[Violation]:
+    """A worker that ends its delivery in time, at the same appliance, was not too late."""
+    for take in takes:
+        mine = [(call, result) for call, result in calls.ends[place]
+                if (call.worker, call.port) == (take.worker, take.port)
+                and call.sent_s >= take.answered_s]  # fmt: skip
+        if not mine:
+            continue
+        first, result = min(mine, key=lambda end: end[0].sent_s)
+        if result == "lease_ended" and first.answered_s < take.sent_s + LEASE_S:
+            yield said("P18", f"the lease of {place} ended before its time")
 
 
 def _none_lost(evidence: Evidence, calls: _Calls) -> Iterator[Violation]:

@@ -59,7 +59,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
     if place == "directory":
         points = [point for point in points if point not in _ONLY_ON_S3]
     async with ground(cast("Mode", mode), folder, f"{seed}/{unit}", PLACES[place]) as here:
-        await here.begin()
+        await here.begin(queue_workers=2)
         here.seb.kill()
         for i, point in enumerate(points):
             await _die_at(here, point, _PASSES[position], fresh=(i + int(position)) % 2 == 1)

@@ -12,7 +12,6 @@ from seb_appliance.storage.layout import Mode
 from tests.proof.ground import EAGER, PLACES, ground
 from tests.proof.units import Done, PartOfProof
 
-_SHORT = 10  # kills of a unit
 _PAUSE_S_MAX = 0.5
 _LONG_PAUSE_S_MAX = 3.0  # in which tables are written, too
 
@@ -23,8 +22,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
     dice = random.Random(f"{seed}/{unit}")
     async with ground(cast("Mode", mode), folder, f"{seed}/{unit}", PLACES[place]) as here:
         here.flags = EAGER if place == "S3" else ()
-        queue_workers = 2 if int(cycles) > _SHORT else 0  # P18 is too young to stop a release
-        await here.begin(tables=True, queue_workers=queue_workers)
+        await here.begin(tables=True, queue_workers=2)
         for i in range(int(cycles)):
             await asyncio.sleep(dice.uniform(0, _LONG_PAUSE_S_MAX if i % 2 else _PAUSE_S_MAX))
             fresh = unit.endswith("gone") or (number == "0" and i % 4 == 3)

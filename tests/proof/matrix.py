@@ -26,7 +26,7 @@ _IN_EVERY_WAY = f"{_FAULTS}::test_requests_that_fail_in_every_way_lose_and_doubl
 _MACHINE = "proof/test_machine.py"
 
 MATRIX = [
-    Row(1, "kill -9 at K1 to K20", "serves again; P1 to P17",
+    Row(1, "kill -9 at K1 to K20", "serves again; P1 to P18",
         ("part failpoints", "part kills",
          "crash/test_tidying.py::test_a_kill_in_each_step_of_tidying_loses_and_doubles_nothing"),
         both_modes=True),

@@ -42,6 +42,15 @@ def taken_by_two(history: History) -> None:
     queue_call(history, 0, sent_s=903.0, answered_s=904.0)
 
 
+def told_too_early_that_a_lease_has_ended(history: History) -> None:
+    look_at_a_queue(history)
+    history.gone_home.add("v")
+    end = history.queue_calls[3]
+    later = replace(end, sent_s=end.sent_s + 1, answered_s=end.answered_s + 1, worker="v")
+    end.results = ("lease_ended",)
+    history.queue_calls.insert(4, later)
+
+
 def settled_twice(history: History) -> None:
     look_at_a_queue(history)
     queue_call(history, 3)

@@ -30,6 +30,7 @@ from tests.proof.queue_histories import (
     settled_twice,
     taken_after_it_was_settled,
     taken_by_two,
+    told_too_early_that_a_lease_has_ended,
     without_its_dead_letter,
 )
 from tests.proof.violations import PROPERTIES
@@ -384,6 +385,7 @@ SEEDED: list[tuple[str, Callable[[History], None]]] = [
                 table_behind_in_the_end, table_cannot_be_read, newest_not_in_the_table,
                 nobody_sent_a_row, compacted_row_differs),
         "P18": (taken_after_it_was_settled, taken_by_two, settled_twice, never_taken,
+                told_too_early_that_a_lease_has_ended,
                 out_of_the_order_of_its_key, without_its_dead_letter, dead_letter_twice,
                 dead_letter_of_what_was_acknowledged),
     }.items() for seed in seeds),

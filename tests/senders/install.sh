@@ -20,6 +20,12 @@ fi
         winston@3.19.0 winston-loki@6.1.7 ||
     echo "seb: winston-loki cannot be installed; its test is skipped" >&2
 
+[ -e "$folder/node_modules/mqtt" ] ||
+    npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix "$folder" \
+        mqtt@5.16.0 ||
+    echo "seb: mqtt.js cannot be installed; its tests are skipped" >&2
+sh .ci/install-debian "tests of mosquitto's clients are skipped" mosquitto mosquitto-clients
+
 if [ "${TEST_DEBEZIUM-}" = install ]; then
     sh .ci/install-debian "the test of Debezium is skipped" postgresql maven
     sh tests/senders/install_debezium.sh "$folder"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.senders.cookbook import Prepared, look, prepare
-from tests.senders.deaths import FAILPOINTS, WITHIN_S, killed_and_back
+from tests.senders.deaths import WITHIN_S, killed_and_back
 from tests.senders.shippers import INSTALLED, installed
 from tests.server.serving import Serving, serving
 
@@ -27,6 +27,8 @@ SENDERS = (
     pytest.param("loki-node", marks=pytest.mark.neighbours),
 )
 COUNT = 40
+# The first append: a library that sends little at once may have no third one.
+FAILPOINTS = ("K2:kill:1", "K10:kill:1")
 SENT = [f"bottle {number}" for number in range(COUNT)]
 NODE = shutil.which("node") or "node"
 MODULES = INSTALLED / "node_modules"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.server.serving import ENVIRONMENT, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.measured]
 
+PATH = f"{os.environ['PATH']}:/usr/sbin"
 BENCH = (sys.executable, "-m", "seb_appliance", "bench")
 
 
@@ -111,3 +113,19 @@ def wait_for_records(request: Any) -> None:
         topics = json.loads(request("GET", "/v1/topics")[1])["topics"]
         if any(topic["log_end_offset"] > 50 for topic in topics):
             return
+
+
+def test_mqtt_is_measured_beside_mosquitto_and_every_message_is_checked() -> None:
+    against = ("--against", "mosquitto") if shutil.which("mosquitto", path=PATH) else ()
+    command = [*BENCH, "mqtt", "--embedded", "--duration", "300ms", *against, "--json"]
+    finished = subprocess.run(
+        command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    rows = json.loads(finished.stdout)["rows"]
+    assert len(rows) == 8 * (2 if against else 1)
+    for row in rows:
+        assert row["wrong"] == 0
+        assert row["in_per_s"] > 0
+        assert (row["out_per_s"] > 0) == (row["shape"] != "in"), row
+        assert (row["latency"] is None) == (row["shape"] == "in" and row["qos"] == 0)

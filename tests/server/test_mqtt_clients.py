@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib.util
 import shutil
 import subprocess
 import sys
+from itertools import product
 
 import httpx2
 import pytest
@@ -27,7 +29,8 @@ class Served:
         self.mqtt_port = free_port()
 
     async def start(self) -> SebProcess:
-        process = SebProcess(self.bucket, self.data, ["--mqtt-port", str(self.mqtt_port)])
+        flags = ["--mqtt-port", str(self.mqtt_port), "--mqtt-websocket"]
+        process = SebProcess(self.bucket, self.data, flags)
         await process.ready()
         return process
 
@@ -89,16 +92,17 @@ async def test_nothing_that_was_acknowledged_is_lost_by_kill_9(tmp_path):
         again.kill()
 
 
-async def receive(served, key, found, wanted=None):
+async def receive(served, key, found, wanted=None, name="keeper", topic_filter="#"):
     """As a client with a session, until the connection ends, or all that is `wanted` came."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.mqtt_port)
     client = Client(reader, writer, 5)
-    client.send(connect(key, client_id="keeper", clean_start=False, session_expiry=3_600))
-    _, body = await client.packet()
-    assert bool(body[0]) == (wanted is not None)
-    if wanted is None:
-        await client.subscribe("#")
     try:
+        client.send(connect(key, client_id=name, clean_start=False, session_expiry=3_600))
+        _, body = await client.packet()
+        if bool(body[0]) == (wanted is None):
+            pytest.fail("the session is there, or not, against expectation")
+        if wanted is None:
+            await client.subscribe(topic_filter)
         while wanted is None or not wanted <= set(found):
             message = await client.message()
             found.append(message.payload.decode())
@@ -107,6 +111,8 @@ async def receive(served, key, found, wanted=None):
         assert wanted is None
     finally:
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 @pytest.mark.neighbours
@@ -133,10 +139,47 @@ async def test_a_session_misses_nothing_by_kill_9(tmp_path):
         again.kill()
 
 
+@pytest.mark.neighbours
+async def test_a_group_of_sessions_misses_nothing_by_kill_9(tmp_path):
+    served = Served(tmp_path)
+    process = await served.start()
+    acknowledged, found, enough = [], [], asyncio.Semaphore(0)
+    key = process.admin_key
+
+    def receivers(wanted=None):
+        return [
+            asyncio.create_task(receive(served, key, found, wanted, f"keeper{i}", "$share/g/#"))
+            for i in range(2)
+        ]
+
+    receiving = receivers()
+    while not found:  # somebody has subscribed
+        await publish_until_killed(served, key, "begin", [], enough, most=20)
+    publishing = asyncio.create_task(publish_until_killed(served, key, "p", acknowledged, enough))
+    async with asyncio.timeout(60):
+        await enough.acquire()
+    process.kill()
+    await asyncio.gather(*receiving, publishing)
+    again = await served.start()
+    try:
+        before = len(found)
+        receiving = receivers(set(acknowledged))
+        async with asyncio.timeout(60):
+            await asyncio.wait(receiving, return_when=asyncio.FIRST_COMPLETED)
+        assert set(acknowledged) <= set(found)
+        assert len(found) - before < 4 * MESSAGES
+        for task in receiving:
+            task.cancel()
+        await asyncio.gather(*receiving, return_exceptions=True)
+    finally:
+        again.kill()
+
+
 SUBSCRIBE_AND_PUBLISH = """
 import sys, paho.mqtt.client as mqtt
-port, key, version = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, "paho", protocol=version)
+port, key, version, transport = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), sys.argv[4]
+api = mqtt.CallbackAPIVersion.VERSION2
+client = mqtt.Client(api, "paho", protocol=version, transport=transport)
 client.username_pw_set("anybody", key)
 got = []
 def subscribed(client, *_):
@@ -173,6 +216,7 @@ async def run(*command):
         subprocess.run, command, capture_output=True, text=True, timeout=30, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
 
 
 @pytest.mark.skipif(importlib.util.find_spec("paho") is None, reason="paho-mqtt is not installed")
@@ -181,40 +225,49 @@ async def test_paho_and_aiomqtt_publish_and_subscribe(tmp_path):
     served = Served(tmp_path)
     process = await served.start()
     port, key = str(served.mqtt_port), process.admin_key
+    ways = {"tcp": port, "websockets": str(process.port)}
     try:
-        for version in ("4", "5"):
-            await run(sys.executable, "-c", SUBSCRIBE_AND_PUBLISH, port, key, version)
+        for version, transport in product(("4", "5"), ways):
+            given = (ways[transport], key, version, transport)
+            await run(sys.executable, "-c", SUBSCRIBE_AND_PUBLISH, *given)
         await run(sys.executable, "-c", AIOMQTT, port, key)
         found = await values(process)
-        assert sorted(found) == sorted(["1", *(f"{v}-{q}" for v in (4, 5) for q in (0, 1, 2))])
+        expected = [f"{v}-{q}" for v in (4, 5) for q in (0, 1, 2) for _ in ways]
+        assert sorted(found) == sorted(["1", *expected])
     finally:
         process.kill()
 
 
 @pytest.mark.skipif(shutil.which("mosquitto_pub") is None, reason="mosquitto_pub is not installed")
-async def test_mosquitto_pub_publishes(tmp_path):
+@pytest.mark.parametrize("version", ["311", "5"])
+async def test_mosquittos_clients_publish_subscribe_and_ask(tmp_path, version):
     served = Served(tmp_path)
     process = await served.start()
+    key = process.admin_key
+    common = ("-h", "127.0.0.1", "-p", str(served.mqtt_port), "-V", version, "-u", "x", "-P", key)
     try:
-        for version in ("311", "5"):
-            command = [
-                "mosquitto_pub",
-                "-h",
-                "127.0.0.1",
-                "-p",
-                str(served.mqtt_port),
-                "-V",
-                version,
-                "-u",
-                "x",
-                "-P",
-                process.admin_key,
-                "-t",
-                "m",
-                "-m",
-                version,
-            ]
-            await run(*command, "-q", "1")
-        assert await values(process) == ["311", "5"]
+        for qos in ("0", "1", "2"):
+            await run("mosquitto_pub", *common, "-t", f"m/{qos}", "-m", qos, "-q", qos, "-r")
+        told = await run("mosquitto_sub", *common, "-t", "m/#", "-q", "2", "-C", "3", "-F", "%t %p")
+        assert sorted(told.split("\n")) == ["", "m/0 0", "m/1 1", "m/2 2"]
+        if version == "5":
+            assert await asked(served, key, common) == "answer to question\n"
     finally:
         process.kill()
+
+
+async def asked(served, key, common):
+    """What mosquitto_rr prints; a client of ours answers it."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.mqtt_port)
+    client = Client(reader, writer, 5)
+    client.send(connect(key, client_id="answers"))
+    await client.packet()
+    await client.subscribe("ask")
+    asking = asyncio.create_task(
+        run("mosquitto_rr", *common, "-t", "ask", "-e", "told", "-m", "question", "-q", "1")
+    )
+    question = await client.message()
+    client.publish(question.properties["response_topic"], b"answer to " + question.payload)
+    found = await asking
+    writer.close()
+    return found

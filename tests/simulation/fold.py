@@ -23,6 +23,7 @@ from seb_appliance.broker.ports import (
     TopicRow,
     WriterRow,
 )
+from seb_appliance.broker.queues.progress import Queues
 from seb_appliance.broker.topics.topic import Run, with_run, without_below
 from seb_appliance.formats.entry import ORIGIN, Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
@@ -37,6 +38,7 @@ from seb_appliance.formats.operations import (
     ObjectsRemoved,
     OffsetsCommitted,
     Operation,
+    QueueEvent,
     SegmentsReplaced,
     StoredSection,
     TableEvent,
@@ -77,6 +79,7 @@ class Fold:
         self.requests = RememberedRequests(())
         self.producers = Producers(())
         self.tables = LakeTables(())
+        self.queues = Queues()
         self.place = 0
 
     def apply(self, entry: Entry) -> None:
@@ -146,6 +149,8 @@ class Fold:
                 del self.api_keys[api_key_id]
             case _ if isinstance(operation, TableEvent):
                 self.tables.apply(operation, header.created_us)
+            case _ if isinstance(operation, QueueEvent):
+                self.queues.apply(operation, header.created_us)
             case _:
                 self._apply_to_group(operation, header)
 
@@ -170,6 +175,7 @@ class Fold:
         del self.topics[topic_id]
         self.runs.pop(topic_id, None)
         self.producers.forget_topic(topic_id)
+        self.queues.forget_topic(topic_id)
         for place in [place for place in self.group_offsets if place[1] == topic_id]:
             del self.group_offsets[place]
         self._forget_unread()
@@ -232,6 +238,7 @@ class Fold:
             requests_place=self.place,
             producers=list(self.producers._by_id.values()),
             lake_tables=self.tables.all(),
+            queues=[one.copy() for one in self.queues],
         )
 
     def _living(self, entries: Iterable[Entry]) -> Iterable[EntryRow]:

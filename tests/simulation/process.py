@@ -143,6 +143,10 @@ class Process:
     def writes(self) -> bool:
         return self.serves and not self.standby and self.broker.failure is None  # type: ignore[union-attr]
 
+    @property
+    def stopping(self) -> bool:
+        return self._asked_to_stop.is_set()
+
     def ask_to_stop(self, *, promote: bool = False) -> None:
         """As SIGTERM, or `seb promote`."""
         self.promote = promote

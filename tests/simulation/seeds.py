@@ -36,6 +36,7 @@ from tests.simulation.loop import DeadlockError, running
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.process import Process
 from tests.simulation.projected import differences, project_anew
+from tests.simulation.queues import Workers
 from tests.simulation.sqlite_state import SqliteDisk
 from tests.simulation.tables import Onlooker, Promises, unsettled
 from tests.simulation.trace import Trace
@@ -209,6 +210,7 @@ class _Run:
         self._found: list[str] = []
         self._clients = Clients(world)
         self._tables = Onlooker(world)
+        self._workers = Workers(world)
 
     def to_the_end(self) -> list[str]:
         main = self._world.loop.task_of(None, self._main())
@@ -228,12 +230,14 @@ class _Run:
         world.machines[0].boot()
         nemesis = Nemesis(world)
         await self._clients.make_topics()
+        await self._workers.make_queue()
         if len(world.machines) > 1 and world.draws.random() < 0.6:
             world.machines[1].boot(standby=True)
         busy_s = BUSY_S["sqlite" if world.sqlite else "plain"]
         keeping = nemesis.start(busy_s)
         tasks = self._clients.start()
         tasks.append(world.loop.task_of(None, self._tables.look()))
+        tasks += [world.loop.task_of(None, self._workers.work(name)) for name in ("w0", "w1")]
         await asyncio.sleep(busy_s)
         nemesis.calm()
         world.note("nemesis", "is calm")
@@ -312,6 +316,9 @@ class _Run:
         readable = await self._read_all(fresh.broker)
         self._found += violations(world.history, log, readable)
         self._found += await self._settle_tables(fresh.broker)
+        self._found += await self._workers.finish(fresh.broker)
+        left = await self._read_all(fresh.broker)  # a compaction may have been at work
+        self._found += self._workers.violations(log, left)
         self._check_time(log)
         if world.bucket.overwritten:
             self._found.append(f"P2 overwritten: {world.bucket.overwritten}")
@@ -381,13 +388,13 @@ class _Run:
                 self._found += differences(machine.disk.path, anew)
 
     def _check_time(self, log: Log) -> None:
-        """P18: `created` is about right, whichever clocks were wrong meanwhile. A machine's clock
+        """P19: `created` is about right, whichever clocks were wrong meanwhile. A machine's clock
         is believed as long as it is within ten minutes of the store's."""
         least_us = START_US - limits.CLOCK_JUMP_US_MAX
         most_us = START_US + int(limits.LOG_CLOCK_FASTEST * self._world.loop.time() * 1e6)
         if not least_us <= log.oldest_us <= log.newest_us <= most_us + limits.CLOCK_JUMP_US_MAX:
             ends = ((us - START_US) / 1e6 for us in (log.oldest_us, log.newest_us))
-            self._found.append(f"P18 entries were created from {next(ends)} s to {next(ends)} s")
+            self._found.append(f"P19 entries were created from {next(ends)} s to {next(ends)} s")
 
     def _check_groups(self, broker: Broker) -> None:
         commits = [c for c in self._world.history.commits if c.group == "readers"]

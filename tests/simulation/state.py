@@ -20,6 +20,7 @@ from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from tests.simulation.fold import folded
+from tests.support.delays import DelaysOfEntries
 
 
 class Copies:
@@ -69,7 +70,7 @@ class Disk:
             path.unlink()
 
 
-class SimulatedState:
+class SimulatedState(DelaysOfEntries):
     """Fulfils `Replica` and `State` for one process: it is its own database and follower."""
 
     def __init__(self, disk: Disk) -> None:
@@ -156,6 +157,10 @@ class SimulatedState:
 
     async def index_page_at(self, topic_id: int, timestamp_us: int) -> IndexRows | None:
         raise AssertionError(f"nothing is in a page ({topic_id}, {timestamp_us})")
+
+    @property
+    def entries(self) -> list[Entry]:  # type: ignore[override]
+        return [*self._disk.entries, *self._behind]
 
     async def audit(self, query: AuditQuery) -> list[AuditRow]:
         raise AssertionError(f"nobody asks here ({query})")

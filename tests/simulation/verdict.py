@@ -1,4 +1,4 @@
-"""The properties P1 to P17 that apply without HTTP, over what clients were told and the true log.
+"""The properties P1 to P16 that apply without HTTP, over what clients were told and the true log.
 
 Linear: the offset is the witness. Each violation begins with the property's number.
 """
@@ -169,6 +169,7 @@ def catalog_digest(catalog: Catalog) -> dict[str, object]:
         "requests": list(catalog.requests),
         "producers": sorted((key, p) for key, p in catalog.producers._by_id.items()),
         "objects": sorted((o.ref.key, o.living_bytes) for o in catalog.stored.all()),
+        "queues": [queue.copy() for queue in catalog.queues],
         "tables": {t.head.table_id: t.copy() for t in catalog.tables.all()},
         "garbage": sorted(catalog.stored.garbage),
         "untidied": list(catalog.untidied.entries),

@@ -27,6 +27,7 @@ from seb_appliance.formats.columns import Bytes
 from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Entry, Position
 from seb_appliance.formats.operations import AuditNoted
+from tests.support.delays import DelaysOfEntries
 
 START_US = 1_800_000_000_000_000
 
@@ -173,7 +174,7 @@ class FakeSource:
         return self.bodies[ref.entry.seq][ref.at : ref.at + ref.length]
 
 
-class FakeState:
+class FakeState(DelaysOfEntries):
     """Takes entries and commits none until told: how far it is behind is a test's to set."""
 
     def __init__(self) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.listening import Mqtt
+from seb_appliance.protocols.mqtt.messages.routes import parse
+from seb_appliance.protocols.sockets.connected import connections_of
 from tests.support.appliance import running_appliance
 
 
@@ -117,11 +119,12 @@ def read_any(reader: codec.Reader) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def serving(data, **given):
-    """A running appliance and its MQTT port."""
+async def serving(data, routes=None, **given):
+    """A running appliance and its MQTT port. `routes`: as the setting."""
     async with running_appliance(data, **given) as seb:
-        mqtt = Mqtt(seb.appliance.broker, ("127.0.0.1", 0), "mqtt")
+        mqtt = Mqtt(seb.appliance.broker, ("127.0.0.1", 0), "mqtt", routes=parse(routes))
         await mqtt.start()
+        connections_of(seb.appliance.beside).add(mqtt)
         try:
             yield seb, mqtt
         finally:

@@ -96,6 +96,7 @@ MAY_USE = {
         "litestar",
         "msgspec",
         "opentelemetry",
+        "wsproto",
     },
     "ui": {"jinja2", "litestar", "markupsafe", "msgspec"},
     "settings": set(),

@@ -159,6 +159,7 @@ def metrics() -> set[str]:
     package = ROOT / "seb_appliance"
     reports = (
         package / "ops/serve/status.py",
+        package / "ops/serve/protocols.py",
         package / "protocols/inlets/reporting.py",
         package / "protocols/subscriptions/running.py",
         package / "protocols/durable_streams/delivering.py",

@@ -22,6 +22,7 @@ from seb_appliance.formats.lake.tables import Column
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import http_server
 from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.protocols.sockets.connected import AllConnections, Connected
 from seb_appliance.protocols.subscriptions.delivering import Sent
 from seb_appliance.protocols.subscriptions.running import Subscriptions
 from seb_appliance.ui.options import CheckShown, Figure, Remark, UiOptions
@@ -43,6 +44,18 @@ def script(place: str) -> str:
     )
 
 
+class Port:
+    """One with a client whose name is a script."""
+
+    count = 1
+
+    def connected(self) -> list[Connected]:
+        return [Connected(1, "MQTT 5", script("client"), "key", "127.0.0.1", 1, 0, 0, 0, 0)]
+
+    def disconnect(self, number: int) -> bool:
+        return number == 1
+
+
 def mark(place: str) -> str:
     """By which a page is seen to show it."""
     return f"<xss-{place}>"
@@ -53,7 +66,7 @@ USER_AGENT: Final = script("agent")[: limits.USER_AGENT_CHARACTERS_MAX]
 SHOWN: Final = {
     "api-key", "description", "record-key", "value", "json", "header", "holder", "metadata",
     "agent", "actor", "telemetry", "setting", "figure", "bill", "check", "field", "inlet",
-    "subscription", "answer",
+    "subscription", "answer", "client",
 }  # fmt: skip
 
 KEY: Final = script("record-key")
@@ -108,6 +121,10 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui/inlets": ("/ui/inlets",),
     "/ui/new-inlet": ("/ui/new-inlet",),
     "/ui/inlets/{inlet:str}": ("/ui/inlets/shop", f"/ui/inlets/{quote('<xss>')}"),
+    "/ui/connections": (
+        "/ui/connections",
+        f"/ui/connections?filter={quote(script('field'))}",
+    ),
     "/ui/subscriptions": ("/ui/subscriptions",),
     "/ui/new-subscription": ("/ui/new-subscription",),
     "/ui/subscriptions/{subscription:str}": (
@@ -323,6 +340,7 @@ async def test_every_route_that_is_read_has_a_visit() -> None:
 async def test_no_page_makes_markup_of_what_it_was_told(
     seb: RunningAppliance, admin: Visitor
 ) -> None:
+    seb.appliance.beside[AllConnections].add(Port())
     key, tour = await fill(seb), Tour(admin)
     unknown = f"{quote(script('field'))}={quote(script('field'))}"
     for urls in VISITS.values():

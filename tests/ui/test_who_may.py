@@ -74,6 +74,8 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/inlets/{inlet:str}/rotate"): "change",
     ("POST", "/ui/inlets/{inlet:str}/end-previous"): "change",
     ("POST", "/ui/inlets/{inlet:str}/delete"): "change",
+    ("GET", "/ui/connections"): "page",
+    ("POST", "/ui/connections/close"): "change",
     ("GET", "/ui/subscriptions"): "page",
     ("GET", "/ui/new-subscription"): "page",
     ("POST", "/ui/new-subscription"): "change",

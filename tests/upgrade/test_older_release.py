@@ -12,15 +12,18 @@ import pytest
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import contents
 from seb_appliance.formats.operations import (
+    DelayEvent,
+    DelaysPassed,
     Event,
     QueueDeleted,
     QueueEvent,
     QueueProgressed,
     QueueSet,
+    RecordsDelayed,
     TableDropped,
     TableEvent,
 )
-from seb_appliance.formats.queues.queues import OffsetRange, QueueSettings
+from seb_appliance.formats.queues.queues import Delay, OffsetRange, QueueSettings
 from tests.support.lake import SET, Story, data_file
 
 
@@ -46,6 +49,8 @@ EVENTS = [
     (QueueEvent, QueueSet(queue="q", settings=QueueSettings(topics=("t",)), owner="")),
     (QueueEvent, QueueProgressed(queue="q", topic_id=1, acked=[OffsetRange(0, 1)])),
     (QueueEvent, QueueDeleted(queue="q")),
+    (DelayEvent, RecordsDelayed(topic_id=1, delays=(Delay(0, 1, 1),))),
+    (DelayEvent, DelaysPassed(topic_id=1, until_us=1)),
 ]
 
 

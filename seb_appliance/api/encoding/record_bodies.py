@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -15,11 +15,14 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.api.encoding.formats import BODY_FORMATS, BodyFormat, media_type
+from seb_appliance.api.encoding.parameters import duration_ms
 from seb_appliance.api.encoding.plain_bodies import BodyReader, read_plain
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson, too_many_records
 from seb_appliance.api.encoding.trace_context import keep_traceparent
 from seb_appliance.api.server.parsing import Parser
+from seb_appliance.broker.delays.delaying import delayed_by_header
 from seb_appliance.broker.values import (
+    Delayed,
     NewBatches,
     NewRecords,
     check_headers,
@@ -35,10 +38,14 @@ from seb_appliance.errors import (
 )
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Bytes
+from seb_appliance.formats.queues.queues import DELIVER_AT_HEADER
 
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _HEADER_PREFIX: Final = b"seb-header-"
-_GENERAL: Final = frozenset({b"seb-timeout"})  # understood whatever the body is
+DELIVER_AT: Final = b"seb-deliver-at"
+DELAY: Final = b"seb-delay"
+BY_RECORD: Final = b"records"  # each record of a batch says it in its header
+_GENERAL: Final = frozenset({b"seb-timeout", DELIVER_AT, DELAY})  # whatever the body is
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 
 
@@ -59,7 +66,7 @@ def parse_single(body: bytes, headers: dict[bytes, bytes]) -> NewRecords:
         if name == b"seb-key":
             records.keys = [check_key(_unquote(value, "Seb-Key"))]
         elif name == b"seb-timestamp":
-            records.timestamps_us = [_timestamp(value)]
+            records.timestamps_us = [_time(value, "Seb-Timestamp")]
         elif name.startswith(_HEADER_PREFIX):
             text = _header_name(name.removeprefix(_HEADER_PREFIX))
             record_headers[text] = _unquote(value, f"Seb-Header-{text}")
@@ -77,11 +84,40 @@ def refuse_record_headers(headers: dict[bytes, bytes]) -> None:
             raise _unknown_header(name)
 
 
+def delay(records: NewRecords, headers: dict[bytes, bytes]) -> None:
+    """What `Seb-Deliver-At` or `Seb-Delay` says of all records. Raises BadParameterError."""
+    until, by = headers.get(DELIVER_AT), headers.get(DELAY)
+    if until is None and by is None:
+        return
+    if records.delayed or (until is not None and by is not None):
+        raise BadParameterError(
+            "Say once how long a record is delayed: by Seb-Deliver-At, by Seb-Delay, or in each "
+            "record."
+        )
+    if until is not None:
+        us = _time(until, "Seb-Deliver-At")
+    else:
+        assert by is not None
+        largest = limits.DELAY_US_MAX // 1000
+        us = duration_ms(by.decode("latin-1"), "Seb-Delay", largest=largest) * 1000
+    records.delayed = [Delayed(0, len(records.values), us, from_now=until is None)]
+
+
+def _takes_delays_of_records(headers: dict[bytes, bytes]) -> bool:
+    """Raises BadParameterError."""
+    if DELAY in headers or headers.get(DELIVER_AT, BY_RECORD) != BY_RECORD:
+        raise BadParameterError(
+            "Record batches are stored as they are: send Seb-Deliver-At: records, and give each "
+            f"delayed record the header {DELIVER_AT_HEADER}, µs since 1970 in digits."
+        )
+    return DELIVER_AT in headers
+
+
 def _unknown_header(name: bytes) -> BadParameterError:
     return BadParameterError(
         f"The header {name.decode('latin-1')} is not known here. Seb-Key, Seb-Timestamp and "
-        "Seb-Header-<name> are for a body that is one record's value; Seb-Timeout is for every "
-        "body."
+        "Seb-Header-<name> are for a body that is one record's value; Seb-Timeout, Seb-Deliver-At "
+        "and Seb-Delay are for every body."
     )
 
 
@@ -103,17 +139,22 @@ def _header_name(quoted: bytes) -> str:
     return name
 
 
-def _timestamp(value: bytes) -> int:
+def _time(value: bytes, header: str) -> int:
     try:
         return parse_time(value.decode("latin-1"))
     except ValueError as error:
-        raise BadParameterError(f"Seb-Timestamp: {error}.") from error
+        raise BadParameterError(f"{header}: {error}.") from error
 
 
 # --- record batches ---
 
 
-CheckedBatches = tuple[list[batch.BatchHeader], int]  # of all batches; the longest value's length
+class CheckedBatches(NamedTuple):
+    """Of all batches of a body. `largest_bytes`: of the longest value."""
+
+    headers: list[batch.BatchHeader]
+    largest_bytes: int
+    delayed: list[Delayed]
 
 
 def parse_batches(body: Bytes, max_bytes: int) -> NewBatches:
@@ -123,20 +164,21 @@ def parse_batches(body: Bytes, max_bytes: int) -> NewBatches:
 
 def batches_at(body: Bytes, checked: CheckedBatches) -> NewBatches:
     """The batches of a body that was checked."""
-    headers, largest_value_bytes = checked
     batches: list[tuple[batch.BatchHeader, memoryview]] = []
     view = memoryview(body)
     at = 0
-    for header in headers:
+    for header in checked.headers:
         batches.append((header, view[at + batch.HEADER_BYTES : at + header.total_bytes]))
         at += header.total_bytes
-    return NewBatches(batches, largest_value_bytes)
+    return NewBatches(batches, checked.largest_bytes, checked.delayed)
 
 
-def check_batches(body: Bytes, max_bytes: int) -> CheckedBatches:
+def check_batches(body: Bytes, max_bytes: int, *, by_record: bool = False) -> CheckedBatches:
     """Batches back to back, each checked to its last column; `max_bytes` bounds what they inflate
-    to. Raises BadBatchError, RequestTooLargeError, RecordTooLargeError."""
+    to. `by_record`: headers may say until when a record is delayed. Raises BadBatchError,
+    RequestTooLargeError, RecordTooLargeError, BadParameterError."""
     headers: list[batch.BatchHeader] = []
+    delayed: list[Delayed] = []
     count = inflated_bytes = largest_value_bytes = at = 0
     view = memoryview(body)
     while at < len(body):
@@ -156,11 +198,13 @@ def check_batches(body: Bytes, max_bytes: int) -> CheckedBatches:
             _check_keys(columns.values, columns.keys)
         if columns.headers is not None:
             _check_header_column(columns.headers)
+            if by_record:
+                delayed += delayed_by_header(columns.headers.slice(), count - header.count)
         headers.append(header)
         at = end
     if not headers:
         raise BadBatchError("The body holds no record batch.")
-    return headers, largest_value_bytes
+    return CheckedBatches(headers, largest_value_bytes, delayed)
 
 
 def _check_keys(values: BinaryColumn, keys: BinaryColumn | None) -> None:
@@ -235,7 +279,9 @@ async def parse_records(
         return keep_traceparent(parse_single(body, headers), headers)
     refuse_record_headers(headers)
     if kind == "batch":
-        return batches_at(body, await parser.parse(owner, check_batches, body, max_bytes))
+        by_record = _takes_delays_of_records(headers)
+        checked = await parser.parse(owner, check_batches, body, max_bytes, by_record=by_record)
+        return batches_at(body, checked)
     return await parser.parse(owner, _of_json, body, kind, headers)
 
 

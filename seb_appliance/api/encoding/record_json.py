@@ -6,14 +6,14 @@ import math
 import re
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from typing import Annotated, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import AwareTime, to_us
-from seb_appliance.broker.values import NewRecords, check_key, pack_headers
+from seb_appliance.broker.values import Delayed, NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadJsonError, RequestTooLargeError
 
 T = TypeVar("T")
@@ -39,7 +39,8 @@ def too_many_records(most: int = limits.RECORDS_PER_REQUEST_MAX) -> RequestTooLa
 
 
 class Record(msgspec.Struct, forbid_unknown_fields=True):
-    """One record as a producer writes it. Exactly one of `value` and `value_base64` is there."""
+    """One record as a producer writes it. Exactly one of `value` and `value_base64` is there.
+    `deliver_at` or `delay_ms`: when queues hand it out."""
 
     value: Raw | UnsetType = UNSET
     value_base64: bytes | UnsetType = UNSET
@@ -48,6 +49,8 @@ class Record(msgspec.Struct, forbid_unknown_fields=True):
     headers: dict[str, str] | None = None
     headers_base64: dict[str, bytes] | None = None
     timestamp: AwareTime | None = None
+    deliver_at: AwareTime | None = None
+    delay_ms: Annotated[int, msgspec.Meta(ge=0, le=limits.DELAY_US_MAX // 1000)] | None = None
 
 
 class Envelope(msgspec.Struct, forbid_unknown_fields=True):
@@ -182,10 +185,13 @@ def to_columns(records: Sequence[Record], place: Callable[[int], str]) -> NewRec
     """
     values: list[bytes | None] = []
     keys: list[bytes | None] = []
+    delayed: list[Delayed] = []
     for i, record in enumerate(records):
         try:
             key, value = _key(record), _value(record)
             _check_tombstone(key, value)
+            if record.deliver_at is not None or record.delay_ms is not None:
+                delayed.append(_delayed(record, i))
         except BadJsonError as error:
             at = place(i)
             raise BadJsonError(
@@ -193,7 +199,7 @@ def to_columns(records: Sequence[Record], place: Callable[[int], str]) -> NewRec
             ) from None
         keys.append(key)
         values.append(value)
-    made = NewRecords(values)
+    made = NewRecords(values, delayed=delayed)
     if any(key is not None for key in keys):
         made.keys = keys
     if any(record.headers or record.headers_base64 for record in records):
@@ -247,6 +253,14 @@ def _key(record: Record) -> bytes | None:
     if record.key is not None:
         return check_key(record.key.encode())
     return None if record.key_base64 is None else check_key(record.key_base64)
+
+
+def _delayed(record: Record, i: int) -> Delayed:
+    if record.deliver_at is None:
+        return Delayed(i, 1, (record.delay_ms or 0) * 1000, from_now=True)
+    if record.delay_ms is not None:
+        raise BadJsonError("both deliver_at and delay_ms are given")
+    return Delayed(i, 1, to_us(record.deliver_at))
 
 
 def _headers(record: Record) -> bytes:

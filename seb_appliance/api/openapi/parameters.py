@@ -70,6 +70,9 @@ OF_PATH: Final[dict[str, Json]] = {
     "table": _parameter(
         "path", "table", "Name of the table's topic, or id of the table.", _NAME, "orders.eu"
     ),
+    "connection": _parameter(
+        "path", "connection", "Number of the connection.", {"type": "integer", "minimum": 0}, 17
+    ),
     "asset": _parameter("path", "asset", "Name of the file.", {"type": "string"}, "schema.js"),
 }
 
@@ -261,6 +264,13 @@ PRODUCE: Final[list[Json]] = [
         "different names.",
         "checkout",
     ),
+    header(
+        "Seb-Deliver-At",
+        "When queues hand the records out; readers get them at once. At most 366 days ahead. With "
+        "record batches, `records`: each record says it in its header `seb-deliver-at-us`.",
+        "2026-11-21T10:00:00Z",
+    ),
+    header("Seb-Delay", "The same as a duration from now; not for record batches.", "15m"),
     header(
         "traceparent",
         "W3C Trace Context; stored as the record header `traceparent` of each record, but not in "

@@ -9,13 +9,14 @@ way, later bytes are held and the client is not read from.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from seb_appliance.api.server.http_protocol import SebHttpProtocol
+from seb_appliance.api.server.http_protocol import NO_UPGRADES, SebHttpProtocol, Upgrade
 from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.api.server.plain_requests import (
     PlainCommit,
@@ -64,8 +65,9 @@ class FastLaneProtocol(SebHttpProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         answers: PlainAnswers,
+        upgrades: Mapping[bytes, Upgrade] = NO_UPGRADES,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+        super().__init__(config, server_state, app_state, _loop, upgrades=upgrades)
         self._answers = answers
         self._arriving: _Arriving | None = None
         self._busy = False

@@ -12,10 +12,12 @@ import heapq
 import socket
 import struct
 import termios
-from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol, cast
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeAlias, cast
 
 import httptools
+from litestar.types import HTTPScope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
@@ -28,6 +30,7 @@ from seb_appliance.api.encoding.answers import (
     with_defaults,
 )
 from seb_appliance.api.encoding.problems import problem_body, problem_headers
+from seb_appliance.api.server.transports import LingeringTransport
 from seb_appliance.errors import (
     BadRequestError,
     HeadersTooLargeError,
@@ -36,88 +39,6 @@ from seb_appliance.errors import (
     SebError,
     TransferCodingError,
 )
-
-_LINGER_S: Final = 2.0
-
-
-class LingeringTransport(asyncio.Transport):
-    """Forwards everything to the real transport, except `close` while `still_sending()`.
-
-    Closing a socket with unread bytes makes the kernel send a reset, and the client loses the
-    answer, such as a 413. So our side is closed first, and input is discarded for a moment.
-    """
-
-    def __init__(
-        self,
-        transport: asyncio.Transport,
-        loop: asyncio.AbstractEventLoop,
-        still_sending: Callable[[], bool],
-        on_unsent: Callable[[], None],
-    ) -> None:
-        """`on_unsent`: called when it closes before the client has taken all that was written."""
-        super().__init__()
-        self._transport = transport
-        self._loop = loop
-        self._still_sending = still_sending
-        self._on_unsent = on_unsent
-        self._timer: asyncio.TimerHandle | None = None
-        self.is_lingering = False
-        self.write = transport.write  # type: ignore[method-assign]  # hot: no detour
-
-    def close(self) -> None:
-        if self._still_sending():
-            self.linger()
-        elif not self.is_lingering:
-            self._hang_up()
-
-    def linger(self) -> None:
-        """Close our side; hang up a little later, or when the client does."""
-        if self.is_lingering or self._transport.is_closing():
-            return
-        self.is_lingering = True
-        self._transport.write_eof()
-        self._transport.resume_reading()
-        self._timer = self._loop.call_later(_LINGER_S, self._hang_up)
-
-    def _hang_up(self) -> None:
-        self._transport.close()
-        if self._transport.get_write_buffer_size():
-            self._on_unsent()
-
-    def unset_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    def is_closing(self) -> bool:
-        return self.is_lingering or self._transport.is_closing()
-
-    def abort(self) -> None:
-        self._transport.abort()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
-
-    def is_reading(self) -> bool:
-        return self._transport.is_reading()
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        self._transport.writelines(list_of_data)
-
-    def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size()
-
-    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        self._transport.set_protocol(protocol)
-
-    def get_protocol(self) -> asyncio.BaseProtocol:
-        return self._transport.get_protocol()
-
 
 # Connections closed at a time when the limit is reached: a look at all 8,000 takes milliseconds.
 AT_ONCE: Final = 64
@@ -149,6 +70,13 @@ _FRAMING: Final = (b"content-length", b"transfer-encoding")
 _ALLOWED_S: Final = {"headers": limits.HTTP_HEADERS_S_MAX, "body": limits.HTTP_BODY_S_MAX}
 
 
+# Takes a connection over whose client asks for WebSocket. It is given the transport, and what the
+# client asked, also as bytes of HTTP/1.1. Returns the transport's new protocol, which is given what
+# the client has sent since.
+Upgrade: TypeAlias = Callable[[asyncio.Transport, HTTPScope, bytes], asyncio.Protocol]
+NO_UPGRADES: Final[Mapping[bytes, Upgrade]] = MappingProxyType({})
+
+
 class _CallbackRefusal(Exception):  # noqa: N818 - not an error of its own: it ends the parsing
     """Leaves a parser callback; the parser raises its own error then."""
 
@@ -165,8 +93,12 @@ class SebHttpProtocol(HttpToolsProtocol):
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        upgrades: Mapping[bytes, Upgrade] = NO_UPGRADES,
     ) -> None:
+        """`upgrades`: by path."""
         super().__init__(config, server_state, app_state, _loop)
+        self._upgrades = upgrades
         self._phase = ""  # "", "headers", "body"
         self._header_bytes = 0  # of the headers that are complete
         self._partial_bytes = 0  # received while in the headers
@@ -218,13 +150,17 @@ class SebHttpProtocol(HttpToolsProtocol):
             self._arm()
 
     def _parse(self, data: bytes) -> bytes:
-        """What is still to be parsed. An upgrade is offered, not demanded: the request is answered
-        over HTTP/1.1. But this parser takes all that follows, also the body, for the protocol that
-        is offered, so another one reads it. Raises httptools.HttpParserError."""
+        """What is still to be parsed. An upgrade is offered, not demanded: unless it is one of
+        ours, the request is answered over HTTP/1.1. But this parser takes all that follows, also
+        the body, for the protocol that is offered, so another one reads it. Raises
+        httptools.HttpParserError."""
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offered:
             if self.parser.get_method() == b"CONNECT":
+                return b""
+            if self._upgrade is not None:
+                self._give_over(self._upgrade, data[offered.args[0] :])
                 return b""
             framing = [one for one in self.headers if one[0] in _FRAMING]
             self.parser = httptools.HttpRequestParser(self)
@@ -234,7 +170,27 @@ class SebHttpProtocol(HttpToolsProtocol):
             return data[offered.args[0] :]
         return b""
 
+    def _should_upgrade(self) -> bool:
+        return self._upgrade is not None
+
+    @property
+    def _upgrade(self) -> Upgrade | None:
+        if self._get_upgrade() != b"websocket" or self._is_answering:
+            return None
+        return self._upgrades.get(self.url.partition(b"?")[0])
+
+    def _give_over(self, upgrade: Upgrade, rest: bytes) -> None:
+        """Another protocol has the connection from now on."""
+        lines = [b"%b: %b\r\n" % header for header in self.headers]
+        head = b"%b %b HTTP/1.1\r\n%b\r\n" % (self.parser.get_method(), self.url, b"".join(lines))
+        self.connection_lost(ConnectionAbortedError())  # the transport stays open
+        transport = self.transport.inner
+        protocol = upgrade(transport, cast("HTTPScope", self.scope), head)
+        transport.set_protocol(protocol)
+        protocol.data_received(rest)
+
     def connection_lost(self, exc: Exception | None) -> None:
+        self._phase = ""
         self._disarm()
         self._unset_pace()
         self.transport.unset_timer()

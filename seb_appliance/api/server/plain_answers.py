@@ -90,6 +90,8 @@ _NOT_PLAIN: Final = frozenset(
         b"origin",
         b"sec-fetch-site",
         b"seb-timeout",
+        b"seb-deliver-at",
+        b"seb-delay",
         b"idempotency-key",
         b"producer-id",
         b"producer-epoch",

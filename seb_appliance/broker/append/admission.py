@@ -9,10 +9,11 @@ answered once that window is stored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seb_appliance import limits
 from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.delays.delaying import still_to_come
 from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Run, no_such_topic, topic_held, with_run
@@ -199,7 +200,9 @@ class Admission:
         """Check records and give them timestamps, but no offsets yet. Raises Refusal."""
         assert effective.max_record_bytes is not None
         try:
-            return prepare(records, effective.max_record_bytes, self._timestamp_us(now_us), now_us)
+            delays = still_to_come(records, effective, now_us) if records.delayed else ()
+            made = prepare(records, effective.max_record_bytes, self._timestamp_us(now_us), now_us)
+            return replace(made, delays=delays) if delays else made
         except RefusedError as error:
             raise Refusal(error, None) from None
 

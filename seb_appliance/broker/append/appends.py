@@ -407,6 +407,9 @@ class Appends:
     def _place(self, draft: _Draft, prepared: Mapping[str, Prepared]) -> None:
         now_us = self._clock.wall_us()
         window, by = draft.window, draft.by
+        delayed = sum(one.count for records in prepared.values() for one in records.delays)
+        if delayed:
+            self._catalog.delays.shares.check(by.owner, delayed)
         for topic, records in prepared.items():
             is_new = self._admission.find(topic) is None
             draft.placed[topic] = self._admission.place(window, topic, records, now_us, by.owner)

@@ -14,7 +14,13 @@ from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Bytes, Columns, int64s
 from seb_appliance.formats.compression import Compressor
 from seb_appliance.formats.contents import Contents, Section, check_readable
-from seb_appliance.formats.operations import Append, ObjectsAdopted, Operation, SegmentsReplaced
+from seb_appliance.formats.operations import (
+    Append,
+    ObjectsAdopted,
+    Operation,
+    RecordsDelayed,
+    SegmentsReplaced,
+)
 
 
 @dataclass(slots=True)
@@ -41,6 +47,8 @@ def seal(window: Window, created_us: int) -> Sealed:
             continue
         section = _seal_topic(window.topics[step], start, created_us, sealed)
         operations.append(Append(section=len(sections)))
+        if delays := window.topics[step].delays:
+            operations.append(RecordsDelayed(topic_id=step, delays=tuple(delays)))
         sections.append(section)
         start += section.length
     # Operations that name segments are large, and consist of what was read back.

@@ -18,6 +18,7 @@ from seb_appliance.formats.batch import BatchHeader
 from seb_appliance.formats.compression import Compressor
 from seb_appliance.formats.contents import ProducerAppend, RequestResult
 from seb_appliance.formats.operations import Event
+from seb_appliance.formats.queues.queues import Delay
 from seb_appliance.formats.topic_settings import TopicSettings
 
 # Estimates of the bytes that these take in the entry's table of contents.
@@ -25,6 +26,7 @@ _EVENT_BYTES: Final = 512
 _RESULT_BYTES: Final = 48
 _PRODUCED_BYTES: Final = 40
 _PRODUCER_APPEND_BYTES: Final = 80
+_DELAY_BYTES: Final = 24
 
 
 @dataclass(slots=True)
@@ -69,6 +71,7 @@ class TopicRuns:
     compressor: Compressor | None = None
     runs: list[PlainRun | ClientRun] = field(default_factory=list)
     producers: list[ProducerAppend] = field(default_factory=list)
+    delays: list[Delay] = field(default_factory=list)
 
     def add_value(self, value: bytes, timestamp_us: int) -> None:
         """Add one record with neither record key nor headers."""
@@ -81,6 +84,8 @@ class TopicRuns:
         self.next_offset += 1
 
     def add(self, prepared: Prepared) -> None:
+        for one in prepared.delays:
+            self.delays.append(Delay(self.next_offset + one.offset, one.count, one.due_us))
         if isinstance(prepared.records, NewBatches):
             self.runs.append(ClientRun(prepared.records.batches))
         else:
@@ -148,7 +153,7 @@ class Window:
         if runs is None:
             runs = self._begin_topic(topic_id, next_offset, compressor)
         runs.add(prepared)
-        self.size_bytes += prepared.size_bytes
+        self.size_bytes += prepared.size_bytes + _DELAY_BYTES * len(prepared.delays)
 
     def _begin_topic(
         self, topic_id: int, next_offset: int, compressor: Compressor | None

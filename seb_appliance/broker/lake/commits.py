@@ -241,6 +241,8 @@ class TableCommits:
         while offset < until and total < most and len(parts) < sections:
             owner, rows, end = await self._index.rows_of(topic, offset)
             row = rows.row_of(offset)
+            while parts and parts[-1].place.base_offset >= rows.bases[row]:  # merged meanwhile
+                total -= parts.pop().place.length
             behind = min(row + _ROWS_AT_ONCE, len(rows))
             end = min(end, until)
             while row < behind and rows.bases[row] < end and total < most:

@@ -2,7 +2,8 @@
 
 A record from the log is *new* until it is met. Then it is in one of these: `out` with a worker,
 `waiting` for its retry, `ready` to be handed out again, `parked` behind an earlier one of its
-record key, `doomed` (to become a dead letter), or settled. Nothing here knows the log or a clock.
+record key, `doomed` (to become a dead letter), or settled. A delayed one is passed over, and is
+`due` before it is met, once its time has come. Nothing here knows the log or a clock.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Deliveries:
         self.waiting: dict[Place, Aside] = {}
         self.ready: dict[Place, Aside] = {}
         self.doomed: dict[Place, Aside] = {}
-        self.parked = 0
+        self.due: dict[Place, Aside] = {}
+        self._parked = set[Place]()
         self._topics = {i: _Reading(one.copy()) for i, one in progress.items()}
         self._leases = DueTimes[Place]()
         self._retries = DueTimes[Place]()
@@ -77,8 +79,17 @@ class Deliveries:
         return len(self.out) + self.aside + len(self.doomed)
 
     @property
+    def parked(self) -> int:
+        return len(self._parked)
+
+    def holds(self, place: Place) -> bool:
+        """It is met and not settled, or is `due`."""
+        places = (self.out, self.waiting, self.ready, self.due, self.doomed, self._parked)
+        return any(place in one for one in places)
+
+    @property
     def aside(self) -> int:
-        return len(self.waiting) + len(self.ready) + self.parked
+        return len(self.waiting) + len(self.ready) + self.parked + len(self.due)
 
     def progress(self, topic_id: int) -> Progress:
         """With what is not stored yet."""
@@ -97,11 +108,12 @@ class Deliveries:
             self._leases.remove(place, self.out.pop(place).ends_s)
         for place in [place for place in self.waiting if place.topic_id == topic_id]:
             self._retries.remove(place, self.waiting.pop(place).due_s)
-        for places in (self.ready, self.doomed):
+        for places in (self.ready, self.doomed, self.due):
             for place in [place for place in places if place.topic_id == topic_id]:
                 del places[place]
         for held in [held for held in self._keys if held[0] == topic_id]:
-            self.parked -= len(self._keys.pop(held) or ())
+            del self._keys[held]
+        self._parked = {place for place in self._parked if place.topic_id != topic_id}
 
     # --- new records ---
 
@@ -115,7 +127,7 @@ class Deliveries:
     def unsettled(self, topic_id: int, log_start: int, log_end: int) -> int:
         """How many offsets of the log are not settled, met or not."""
         settled = self.progress(topic_id).settled
-        return sum(end - begin for begin, end in settled.gaps(log_start, log_end))
+        return log_end - log_start - settled.count_from(log_start)
 
     def lose(self, topic_id: int, end: int) -> list[tuple[int, int]]:
         """The topic has no more new records below `end`: settle them, and return their ranges."""
@@ -130,6 +142,22 @@ class Deliveries:
         """The record is in the log: whether it may be handed out now; it is `ready` then. `now`:
         monotonic seconds, and µs since the epoch."""
         self._topics[place.topic_id].cursor = place.offset + 1
+        return self.arrive(place, key, now)
+
+    def cursor(self, topic_id: int) -> int:
+        """New records begin at this offset."""
+        return self._reading(topic_id).cursor
+
+    def pass_over(self, topic_id: int, end: int) -> None:
+        """What is new below `end` is delayed: it is not met, and not settled."""
+        self._reading(topic_id).cursor = end
+
+    def come_due_later(self, place: Place) -> None:
+        """A record that was passed over is due now."""
+        self.due[place] = Aside(None)
+
+    def arrive(self, place: Place, key: bytes | None, now: tuple[float, int]) -> bool:
+        """As `meet`, of a record that was passed over before."""
         if self._is_ordered and key is not None:
             held = (place.topic_id, key)
             if held in self._keys:
@@ -137,7 +165,7 @@ class Deliveries:
                 if behind is None:
                     behind = self._keys[held] = deque()
                 behind.append(place.offset)
-                self.parked += 1
+                self._parked.add(place)
                 return False
             self._keys[held] = None
         else:
@@ -230,8 +258,9 @@ class Deliveries:
             return
         behind = self._keys[topic_id, key]
         if behind:
-            self.parked -= 1
-            self._begin(Place(topic_id, behind.popleft()), key, now)
+            following = Place(topic_id, behind.popleft())
+            self._parked.remove(following)
+            self._begin(following, key, now)
         else:
             del self._keys[topic_id, key]
 

@@ -61,6 +61,12 @@ class Intervals:
         self.count += grown
         return grown
 
+    def count_from(self, at: int) -> int:
+        """How many of the numbers are `at` or more; few ranges are below in an offset log."""
+        after = bisect_left(self._begins, at)
+        below = zip(self._begins[:after], self._ends[:after], strict=True)
+        return self.count - sum(min(end, at) - begin for begin, end in below)
+
     def gap(self, at: int, end: int) -> tuple[int, int] | None:
         """The first range of numbers from `at` up to `end` that are not in the set."""
         after = bisect_right(self._begins, at)

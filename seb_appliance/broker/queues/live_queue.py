@@ -7,7 +7,6 @@ taker at a time looks for records; the others wait, and cost nothing until somet
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -15,9 +14,11 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.queues.admission import QueueAdmission
 from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Outcome, Place
 from seb_appliance.broker.queues.progress import Progress, Queue
+from seb_appliance.broker.queues.takers import Takers
 from seb_appliance.broker.read.reads import Reads, bytes_of
 from seb_appliance.broker.record_keys.queries import key_of, pick
 from seb_appliance.broker.shares import Shares
@@ -58,14 +59,17 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What all queues share. `shares` count deliveries that are not settled, `waiters` those who
-    wait. `flush`: store what a queue has to write."""
+    """What all queues share. `log_us`: the log's time. By it a restart knows when a retry is due,
+    for the wall clock may have been wrong. `shares` count deliveries that are not settled,
+    `waiters` those who wait. `flush`: store what a queue has to write."""
 
     reads: Reads
     admission: QueueAdmission
     shares: Shares
     waiters: Shares
     clock: Clock
+    log_us: Callable[[], int]
+    delayed: Callable[[], QueueDelays]
     next_lease: Callable[[], int]
     flush: Callable[[LiveQueue], None]
     bury: Callable[[LiveQueue], None]
@@ -77,6 +81,7 @@ class LiveQueue:
         self.settings = queue.settings
         self.patterns = Patterns(queue.settings.topics)
         self.deliveries = Deliveries(queue.settings, queue.progress)
+        self.delayed = tools.delayed()
         self.topics = {topic.topic_id: topic for topic in topics}
         self.closed = False
         self.failure = ""  # why dead letters could not be stored lately
@@ -87,7 +92,7 @@ class LiveQueue:
         self.lost: list[tuple[int, int, int]] = []
         self.failed: list[tuple[int, FailedDelivery]] = []
         self._tools = tools
-        self._waiters: deque[asyncio.Future[None]] = deque()
+        self.takers = Takers(tools.clock, tools.waiters, self.wake)
         self._is_looking = False
         self._again = False  # something came while a taker was looking
         self._timer: Timer | None = None
@@ -96,11 +101,7 @@ class LiveQueue:
 
     @property
     def now(self) -> tuple[float, int]:
-        return self._tools.clock.monotonic_s(), self._tools.clock.wall_us()
-
-    @property
-    def waiting_takers(self) -> int:
-        return len(self._waiters)
+        return self._tools.clock.monotonic_s(), self._tools.log_us()
 
     def close(self) -> None:
         """The queue was changed or deleted: all leases end, and takers look again."""
@@ -109,8 +110,7 @@ class LiveQueue:
             self._timer.cancel()
         self._tools.shares.give_back(self.owner, self._counted)
         self._counted = 0
-        while self._waiters:
-            self._wake_one()
+        self.takers.wake_all()
         for place in list(self.buried):
             self._tell_buried(place, stored=False)
 
@@ -122,6 +122,7 @@ class LiveQueue:
             if self.topics.pop(topic.topic_id, None) is not None:
                 self._fresh.pop(topic.topic_id, None)
                 self.deliveries.forget_topic(topic.topic_id)
+                self.delayed.forget(topic.topic_id)
                 for place in [p for p in self.buried if p.topic_id == topic.topic_id]:
                     self._tell_buried(place, stored=False)
                 self.lost = [one for one in self.lost if one[0] != topic.topic_id]
@@ -150,13 +151,13 @@ class LiveQueue:
                     found = await self._look(most, lease_s)
                 except BaseException:
                     self._is_looking = False
-                    self._wake_one()
+                    self.takers.wake_one()
                     raise
                 self._is_looking = False
                 self.adjust()
                 if found:
-                    if self._again or self.deliveries.ready:
-                        self._wake_one()
+                    if self._again or self.deliveries.ready or self.deliveries.due:
+                        self.takers.wake_one()
                     return found
                 if self._again:
                     await asyncio.sleep(0)
@@ -164,44 +165,15 @@ class LiveQueue:
             left_s = give_up_s - self._tools.clock.monotonic_s()
             if left_s <= 0:
                 break
-            await self._wait(left_s, owner)
+            await self.takers.wait(left_s, owner)
         return []
-
-    async def _wait(self, seconds: float, owner: str) -> None:
-        self._tools.waiters.take(owner, 1)
-        woken = asyncio.get_running_loop().create_future()
-
-        def wake() -> None:
-            if not woken.done():
-                woken.set_result(None)
-
-        timer = self._tools.clock.call_later(seconds, wake)
-        self._waiters.append(woken)
-        try:
-            await woken
-        except BaseException:
-            if woken.done() and not woken.cancelled():
-                self.wake()  # it was for somebody
-            raise
-        finally:
-            timer.cancel()
-            self._tools.waiters.give_back(owner, 1)
-            if woken in self._waiters:
-                self._waiters.remove(woken)
 
     def wake(self) -> None:
         """There may be something to take."""
         if self._is_looking:
             self._again = True
         else:
-            self._wake_one()
-
-    def _wake_one(self) -> None:
-        while self._waiters:
-            woken = self._waiters.popleft()
-            if not woken.done():
-                woken.set_result(None)
-                return
+            self.takers.wake_one()
 
     async def _look(self, most: int, lease_s: float) -> list[Taken]:
         self.pass_time()
@@ -238,21 +210,31 @@ class LiveQueue:
     async def _look_once(self, room: int, left_bytes: int) -> list[tuple[Topic, BatchSlice]] | None:
         """Records that are `ready`; None when there is nothing to be looked at."""
         if self.deliveries.ready:
-            return await self._read_ready(room, left_bytes)
+            return await self._read_again(self.deliveries.ready, room, left_bytes)
         if self.deliveries.aside >= limits.QUEUE_ASIDE_MAX:
             return None
-        if (fresh := self._next_new(room, left_bytes)) is None:
-            return None
-        topic, request = fresh
-        try:
-            result = await self._tools.reads.read(topic.name, request)
-        except _GONE:
-            return []  # trimmed or deleted meanwhile: the next look tells
-        return self._meet(topic, result)
+        await self.delayed.collect(self.deliveries, max(0, room - len(self.deliveries.due)))
+        if self.deliveries.due:
+            return await self._read_again(self.deliveries.due, room, left_bytes)
+        while (fresh := self._next_new()) is not None:
+            topic, new = fresh
+            if self.delayed.concern(topic):
+                passed = await self.delayed.before(topic, new, self.deliveries)
+                if passed is None or topic.topic_id not in self.topics:
+                    continue
+                new = passed
+            try:
+                result = await self._tools.reads.read(
+                    topic.name, _request(topic, new, room, left_bytes)
+                )
+            except _GONE:
+                return []  # trimmed or deleted meanwhile: the next look tells
+            return self._meet(topic, result, new[1])
+        return None
 
-    def _next_new(self, room: int, left_bytes: int) -> tuple[Topic, ReadRequest] | None:
-        """Where the next new records are. The topics take turns."""
-        while self._fresh:
+    def _next_new(self) -> tuple[Topic, tuple[int, int]] | None:
+        """Where the next new records are (exclusive end). The topics take turns."""
+        while self._fresh and not self.closed:
             topic_id = next(iter(self._fresh))
             topic = self.topics[topic_id]
             new = self.deliveries.new(topic_id, topic.log_end_offset)
@@ -263,12 +245,11 @@ class LiveQueue:
                 del self._fresh[topic_id]
                 continue
             self._fresh[topic_id] = self._fresh.pop(topic_id)
-            begin, end = From(offset=new[0]), From(offset=new[1])
-            return topic, ReadRequest(begin, end, room, left_bytes, topic_id=topic_id)
+            return topic, new
         return None
 
-    def _meet(self, topic: Topic, result: ReadResult) -> list[tuple[Topic, BatchSlice]]:
-        """The new records that may be handed out now."""
+    def _meet(self, topic: Topic, result: ReadResult, end: int) -> list[tuple[Topic, BatchSlice]]:
+        """The new records below `end` that may be handed out now."""
         if topic.topic_id not in self.topics or self.closed:
             return []
         now, ready = self.now, list[tuple[Topic, BatchSlice]]()
@@ -279,42 +260,45 @@ class LiveQueue:
                 self._lose(topic.topic_id, place.offset)  # compacted away
                 if self.deliveries.meet(place, key_of(piece, i), now):
                     _extend(ready, topic, piece, i)
-        self._lose(topic.topic_id, result.next_offset)
+        self._lose(topic.topic_id, min(result.next_offset, end))
         self._look_at_doomed()
         return ready
 
     def take_nowait(self, most: int, most_bytes: int, lease_s: float) -> list[Taken]:
         """New records of one topic that are in memory; none where it is needed to wait or to look
         elsewhere. Raises what `take` raises."""
-        if self.closed or self._is_looking:
+        if self.closed or self._is_looking or self.delayed:
             return []
         self.pass_time()
         room = min(most, self.settings.max_in_flight - len(self.deliveries.out))
         if room <= 0 or self.deliveries.ready or self.deliveries.aside >= limits.QUEUE_ASIDE_MAX:
             return []
         self._tools.shares.check(self.owner, room)
-        if (fresh := self._next_new(room, most_bytes)) is None:
+        if (fresh := self._next_new()) is None or self.delayed.concern(fresh[0]):
             return []
-        topic, request = fresh
+        topic, new = fresh
         try:
-            result = self._tools.reads.read_nowait(topic.name, request)
+            result = self._tools.reads.read_nowait(
+                topic.name, _request(topic, new, room, most_bytes)
+            )
         except _GONE:
             return []
         if result is None:
             return []
-        found = [self._hand_out(of, piece, lease_s) for of, piece in self._meet(topic, result)]
+        met = self._meet(topic, result, new[1])
+        found = [self._hand_out(of, piece, lease_s) for of, piece in met]
         self._write()
         self.adjust()
         if self._fresh or self.deliveries.ready:
-            self._wake_one()
+            self.takers.wake_one()
         return found
 
-    async def _read_ready(
-        self, room: int, left_bytes: int
+    async def _read_again(
+        self, places: dict[Place, Aside], room: int, left_bytes: int
     ) -> list[tuple[Topic, BatchSlice]] | None:
-        """Records that were met before. The topic of the first one comes first."""
-        topic_id = next(iter(self.deliveries.ready)).topic_id
-        looked = islice(self.deliveries.ready, room)
+        """Records that are `ready`, or `due`. The topic of the first one comes first."""
+        topic_id = next(iter(places)).topic_id
+        looked = islice(places, room)
         wanted = sorted(place.offset for place in looked if place.topic_id == topic_id)
         topic = self.topics[topic_id]
         try:
@@ -327,8 +311,19 @@ class LiveQueue:
         for offset in wanted[:handled]:
             if offset not in there:
                 place = Place(topic_id, offset)
-                self._settle_lost(place, self.deliveries.ready.pop(place))
-        return [(topic, piece) for piece in slices]
+                self._settle_lost(place, places.pop(place))
+        if places is self.deliveries.ready:
+            return [(topic, piece) for piece in slices]
+        now, ready = self.now, list[tuple[Topic, BatchSlice]]()
+        for piece in slices:
+            offsets = piece.batch.offsets()
+            for i in range(piece.begin, piece.end):
+                place = Place(topic_id, offsets[i])
+                del places[place]
+                if self.deliveries.arrive(place, key_of(piece, i), now):
+                    _extend(ready, topic, piece, i)
+        self._look_at_doomed()
+        return ready
 
     def _hand_out(self, topic: Topic, piece: BatchSlice, lease_s: float) -> Taken:
         now_s, now_us = self.now
@@ -433,7 +428,9 @@ class LiveQueue:
         """Deliveries were taken back or extended."""
         self.adjust()
         self._look_at_doomed()
-        if self._waiters and (self.deliveries.ready or self._fresh):
+        if self.takers and (
+            self.deliveries.ready or self._fresh or self.delayed.is_due(self._tools.clock.wall_us())
+        ):
             self.wake()
 
     def progress(self, topic_id: int) -> Progress:
@@ -457,7 +454,8 @@ class LiveQueue:
 
     def _arm(self) -> None:
         """One timer, for the first lease or retry. A later one is left to fire for nothing."""
-        next_s = self.deliveries.next_s
+        times = (self.deliveries.next_s, self.delayed.next_s(self.now))
+        next_s = min((time for time in times if time is not None), default=None)
         if self.closed or next_s is None or next_s >= self._timer_s:
             return
         if self._timer is not None:
@@ -469,9 +467,15 @@ class LiveQueue:
     def _on_timer(self) -> None:
         self._timer, self._timer_s = None, float("inf")
         self.pass_time()
+        is_due = self.delayed.is_due(self.now[1])
         self.adjust()
-        if self.deliveries.ready:
+        if self.deliveries.ready or is_due:
             self.wake()
+
+
+def _request(topic: Topic, new: tuple[int, int], room: int, most_bytes: int) -> ReadRequest:
+    begin, end = From(offset=new[0]), From(offset=new[1])
+    return ReadRequest(begin, end, room, most_bytes, topic_id=topic.topic_id)
 
 
 def _extend(ready: list[tuple[Topic, BatchSlice]], topic: Topic, piece: BatchSlice, i: int) -> None:

@@ -1,6 +1,6 @@
 """What a queue has done with the records of its topics, as of the last applied entry.
 
-`state/queue_rows.py` keeps the same in SQLite.
+`state/rows/queues.py` keeps the same in SQLite.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class Queue:
     owner: str
     set_us: int
     progress: dict[int, Progress] = field(default_factory=dict)
+
+    def copy(self) -> Queue:
+        progress = {topic_id: one.copy() for topic_id, one in self.progress.items()}
+        return Queue(self.name, self.settings, self.owner, self.set_us, progress)
 
     def on(self, topic_id: int) -> Progress:
         found = self.progress.get(topic_id)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
 from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Place
+from seb_appliance.broker.queues.live_queue import LiveQueue
+from seb_appliance.broker.queues.progress import Progress, Queue
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.formats.queues.queues import QueueSettings
+from seb_appliance.tasks import in_slices
 
 # What became of a delivery that a worker named: done; its record was settled before; or its lease
 # has ended, so that the record is or was handed out again.
@@ -19,12 +22,13 @@ Result = Literal["ok", "settled", "lease_ended"]
 @dataclass(frozen=True, slots=True)
 class QueueTopicView:
     """`waiting`: records that are not settled, those in flight included. `oldest_s`: the age of the
-    oldest of them, 0 if there is none."""
+    oldest of them, 0 if there is none. `delayed`: of the topic, not due yet, or until lately."""
 
     topic: str
     topic_id: int
     waiting: int
     oldest_s: float
+    delayed: int
     acked: int
     rejected: int
     lost: int
@@ -32,9 +36,9 @@ class QueueTopicView:
 
 @dataclass(frozen=True, slots=True)
 class QueueView:
-    """`in_flight`: out with workers; `delayed`: waiting for a retry; `parked`: behind an earlier
-    one of their record key; `doomed`: to become dead letters. `failure`: why that fails; "" if it
-    does not."""
+    """`in_flight`: out with workers; `retrying`: waiting for their retry; `parked`: behind an
+    earlier one of their record key; `doomed`: to become dead letters. `failure`: why that fails, or
+    ""."""
 
     name: str
     settings: QueueSettings
@@ -42,7 +46,7 @@ class QueueView:
     set_us: int
     topics: list[QueueTopicView]
     in_flight: int
-    delayed: int
+    retrying: int
     parked: int
     doomed: int
     waiting_takers: int
@@ -73,6 +77,35 @@ class HeldRecord:
     first_us: int
     left_s: float
     reason: str
+
+
+async def describe(
+    queue: Queue, live: LiveQueue, oldest_s: Callable[[Topic, Progress], Awaitable[float]]
+) -> QueueView:
+    topics = []
+    async for topic in in_slices(sorted(live.topics.values(), key=lambda one: one.name)):
+        progress = live.progress(topic.topic_id)
+        waiting = live.deliveries.unsettled(
+            topic.topic_id, topic.log_start_offset, topic.log_end_offset
+        )
+        numbers = (progress.acked, progress.rejected, progress.lost)
+        age_s = await oldest_s(topic, progress)
+        delayed = live.delayed.count(topic)
+        topics.append(QueueTopicView(topic.name, topic.topic_id, waiting, age_s, delayed, *numbers))
+    found = live.deliveries
+    return QueueView(
+        queue.name,
+        queue.settings,
+        queue.owner,
+        queue.set_us,
+        topics,
+        len(found.out),
+        len(found.waiting),
+        found.parked,
+        len(found.doomed),
+        len(live.takers),
+        live.failure,
+    )
 
 
 def held_records(

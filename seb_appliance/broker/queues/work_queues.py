@@ -20,6 +20,7 @@ from seb_appliance.broker.append.acknowledgement import NOBODY, AckCallback
 from seb_appliance.broker.append.admission import Admission
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
+from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.groups.groups import Lag
 from seb_appliance.broker.queues.acknowledging import AckTogether
 from seb_appliance.broker.queues.admission import QueueAdmission, no_such_queue
@@ -31,9 +32,9 @@ from seb_appliance.broker.queues.redriving import Redriving
 from seb_appliance.broker.queues.tokens import DeliveryTokens
 from seb_appliance.broker.queues.views import (
     HeldRecord,
-    QueueTopicView,
     QueueView,
     Result,
+    describe,
     held_records,
 )
 from seb_appliance.broker.read.reads import Reads
@@ -56,6 +57,8 @@ class WorkQueues:
         reads: Reads,
         waiting: WaitingReaders,
         writes: Writes,
+        log_us: Callable[[], int],
+        delayed: Callable[[], QueueDelays],
         shares: AllShares,
         random_bytes: Callable[[int], bytes],
         lag: Callable[[Topic, int, int], Awaitable[Lag]],
@@ -86,6 +89,8 @@ class WorkQueues:
             shares.declare("deliveries", limits.DELIVERIES_MAX, "deliveries"),
             waiting.shares,
             writes.clock,
+            log_us,
+            delayed,
             count(1).__next__,
             self._flush,
             self._burial.add,
@@ -122,6 +127,11 @@ class WorkQueues:
             if topic.deleted:
                 self._by_topic.pop(topic.topic_id, None)
 
+    def needs_delays_from_us(self, topic_id: int) -> int:
+        """Delays of the topic that end then or later are still to be read by a queue."""
+        needs = (live.delayed.needed_from_us(topic_id) for live in self._live.values())
+        return min(needs, default=limits.OFFSET_MAX)
+
     # --- settings ---
 
     def get(self, name: str) -> Queue:
@@ -134,6 +144,11 @@ class WorkQueues:
     def all(self) -> list[Queue]:
         """By name."""
         return list(self._catalog.queues)
+
+    async def reading(self, topic: str) -> list[str]:
+        """The names of those that read it."""
+        found = in_slices(self.all())
+        return [one.name async for one in found if Patterns(one.settings.topics).cover(topic)]
 
     def live(self) -> list[LiveQueue]:
         """Those that are in use since the start."""
@@ -231,29 +246,7 @@ class WorkQueues:
     async def describe(self, name: str) -> QueueView:
         """With what is in memory. Raises QueueNotFoundError."""
         live, queue = await self._open(name), self.get(name)
-        topics = []
-        async for topic in in_slices(sorted(live.topics.values(), key=lambda one: one.name)):
-            progress = live.progress(topic.topic_id)
-            waiting = live.deliveries.unsettled(
-                topic.topic_id, topic.log_start_offset, topic.log_end_offset
-            )
-            numbers = (progress.acked, progress.rejected, progress.lost)
-            age_s = await self._oldest_s(topic, progress)
-            topics.append(QueueTopicView(topic.name, topic.topic_id, waiting, age_s, *numbers))
-        found = live.deliveries
-        return QueueView(
-            name,
-            queue.settings,
-            queue.owner,
-            queue.set_us,
-            topics,
-            len(found.out),
-            len(found.waiting),
-            found.parked,
-            len(found.doomed),
-            live.waiting_takers,
-            live.failure,
-        )
+        return await describe(queue, live, self._oldest_s)
 
     async def _oldest_s(self, topic: Topic, progress: Progress) -> float:
         end = topic.log_end_offset

@@ -13,6 +13,7 @@ from seb_appliance.broker.access.api_keys import ApiKeyEvent, ApiKeys
 from seb_appliance.broker.access.document_rows import DocumentRows
 from seb_appliance.broker.access.users import Users
 from seb_appliance.broker.append.retry_results import Producers, RememberedRequests
+from seb_appliance.broker.delays.delays import Delays
 from seb_appliance.broker.groups.groups import Groups
 from seb_appliance.broker.lake.tables import LakeTables
 from seb_appliance.broker.ports import EntryRef, LoadedState, PagedRow, SectionRef, TopicRow
@@ -80,6 +81,7 @@ class Catalog:
         for row in loaded.topics:
             parent = None if row.parent_id is None else self._by_id[row.parent_id]
             self._add_topic(_loaded_topic(row, paged.get(row.topic_id), parent))
+        self.delays = Delays(loaded.delays, self.find_rows, shares or AllShares())
         for topic_id, stream in loaded.streams:
             self._by_id[topic_id].stream = stream
         self._load_entries(loaded)
@@ -210,6 +212,8 @@ class Catalog:
                     self.tables.apply(operation, header.created_us)
                 case _ if isinstance(operation, ops.QueueEvent):
                     self.queues.apply(operation, header.created_us)
+                case ops.RecordsDelayed():
+                    self.delays.apply(operation)
                 case _ if isinstance(operation, ops.GroupEvent):
                     self._change_group(operation, header)
                 # The creator of a topic or a group owns it.
@@ -218,7 +222,7 @@ class Catalog:
                         self._by_name[name].owner = operation.actor
                 case ops.AuditNoted(action="group_created", subject=name):
                     self.groups.own(name, operation.actor)
-                case ops.AuditNoted() | ops.EpochStarted():
+                case ops.AuditNoted() | ops.EpochStarted() | ops.DelaysPassed():
                     pass
         _settle(unsettled, self.stored)
         self.requests.apply(entry.contents.results, header.created_us)

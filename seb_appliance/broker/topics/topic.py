@@ -260,6 +260,7 @@ class Topic:
     parent: Topic | None = field(default=None, repr=False)
     forks: dict[int, Topic] = field(default_factory=dict, repr=False)  # by id
     owner: str = ""  # who made it, if known
+    delayed_from: int = limits.OFFSET_MAX  # no record below it is delayed
 
     @property
     def entries_begin(self) -> int:

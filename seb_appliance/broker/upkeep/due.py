@@ -292,13 +292,16 @@ def due_rows(
 
 
 def _old_enough(topic: Topic, begin: int, settings: TopicSettings, clock: LogClock) -> int:
-    """The end of the rows from `begin` on that are old enough to be compacted."""
+    """The end of the rows from `begin` on that are old enough to be compacted, and not delayed."""
     assert settings.min_compaction_lag_ms is not None, settings
     created_us = topic.stored.created_us  # never decreases within a topic
     if begin == len(created_us):
         return begin
     lag_us = settings.min_compaction_lag_ms * 1000
-    return bisect_right(created_us, clock.cutoff_us(lag_us, created_us[begin]))
+    end = bisect_right(created_us, clock.cutoff_us(lag_us, created_us[begin]))
+    if topic.delayed_from < topic.stored.end:  # queues have not handed it out yet: it must stay
+        end = min(end, bisect_right(topic.stored.bases, topic.delayed_from) - 1)
+    return max(begin, end)
 
 
 def tombstones_until_us(topic: Topic, begin: int, settings: TopicSettings, clock: LogClock) -> int:

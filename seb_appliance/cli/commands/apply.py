@@ -26,7 +26,7 @@ from seb_appliance.cli.apply_state import (
     read_wanted,
     write_words,
 )
-from seb_appliance.cli.commands.inlets import read_secret
+from seb_appliance.cli.commands.protocols.inlets import read_secret
 from seb_appliance.cli.connection import url_and_key
 from seb_appliance.cli.errors import (
     DIFFERS,

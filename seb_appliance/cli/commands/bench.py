@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 from collections.abc import Callable
 from functools import partial
@@ -24,8 +23,10 @@ from seb_appliance.bench.plan import (
     Plan,
 )
 from seb_appliance.cli import INTERRUPTED
+from seb_appliance.cli.commands.protocols.bench_mqtt import bench_mqtt
 from seb_appliance.cli.connection import url_and_key
 from seb_appliance.cli.errors import REFUSED, UNAVAILABLE, WRONG, CommandError
+from seb_appliance.cli.measuring import check_installed, run_load
 from seb_appliance.cli.options import (
     CONNECTION,
     Quantity,
@@ -34,7 +35,7 @@ from seb_appliance.cli.options import (
     with_settings,
 )
 from seb_appliance.cli.output import Progress, say, say_json, tell
-from seb_appliance.errors import ConfigurationError, StartError
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 
@@ -52,7 +53,22 @@ def _number(flag: str, largest: int, text: str) -> Callable[..., Any]:
     return click.option(flag, type=click.IntRange(1, largest), metavar="N", help=text)
 
 
-@click.command
+class _Bench(click.Command):
+    """Its workload `mqtt` is a command with options of its own."""
+
+    def make_context(
+        self,
+        info_name: str | None,
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        if args[:1] == ["mqtt"]:
+            return bench_mqtt.make_context(f"{info_name} mqtt", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(cls=_Bench)
 @click.argument("workload", type=click.Choice(WORKLOADS), metavar="WORKLOAD")
 @click.option("--preset", type=click.Choice(tuple(PRESETS)), help="Record size at a fixed rate.")
 @click.option(
@@ -99,6 +115,7 @@ def bench(settings: Settings, as_json: bool, report: Path | None, **asked: Any) 
       e2e       send records and wait for them at the other end
       mixed     send records, while others are read
       fan       e2e with several producers and consumers of one topic
+      mqtt      messages by MQTT: `seb bench mqtt --help`
 
     It uses topics of its own, and deletes them. The exit code is 65 when a record was lost,
     duplicated, out of order or damaged.
@@ -162,12 +179,7 @@ def _plan(asked: dict[str, Any]) -> Plan:
 
 def _session(settings: Settings, asked: dict[str, Any]) -> Session:
     """What is to be measured. Raises StartError, ConfigurationError."""
-    try:
-        import hdrh.histogram  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise StartError(
-            f"this needs {error.name}, which is not installed: pip install 'seb-appliance[bench]'"
-        ) from error
+    check_installed()
     from seb_appliance.bench.machine import this_machine
     from seb_appliance.bench.session import EmbeddedOptions, Session
     from seb_appliance.bench.targets import Address, GoTarget, SebTarget
@@ -212,8 +224,6 @@ def _flag(name: str) -> str:
 def _run(settings: Settings, asked: dict[str, Any]) -> Result:
     """Raises CommandError, StartError, ConfigurationError."""
     session = _session(settings, asked)
-    from seb_appliance.bench.connecting import BenchError
-    from seb_appliance.bench.machine import allow_many_files
     from seb_appliance.bench.session import run_session
 
     async def until_stopped() -> Result:
@@ -229,15 +239,4 @@ def _run(settings: Settings, asked: dict[str, Any]) -> Result:
         with Progress() as progress:
             return await run_session(session, stop, progress.show)
 
-    factory = None
-    with contextlib.suppress(ModuleNotFoundError):
-        import uvloop
-
-        factory = uvloop.new_event_loop
-    allow_many_files()
-    try:
-        with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(until_stopped())
-    except BenchError as error:
-        code = REFUSED if error.reachable else UNAVAILABLE
-        raise CommandError(str(error), code) from error
+    return run_load(until_stopped())

@@ -15,8 +15,9 @@ import stat
 import sys
 import threading
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import click
@@ -26,7 +27,7 @@ from seb_appliance import limits
 from seb_appliance.addresses import path_of
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.errors import UNKNOWN, AnswerError, CommandError, OutputError
-from seb_appliance.cli.options import connects, file_option, group_names, topic_argument
+from seb_appliance.cli.options import Quantity, connects, file_option, group_names, topic_argument
 from seb_appliance.cli.output import Progress, goes_to_a_file, printable, say, tell, write
 from seb_appliance.client.leasing import Commits
 from seb_appliance.client.producing import BATCH, ZSTD_FROM_BYTES, ZSTD_LEVEL
@@ -34,6 +35,7 @@ from seb_appliance.client.reading import BATCHES, Form, Page, Reading, Source, b
 from seb_appliance.client.records import Record
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns
+from seb_appliance.formats.queues.queues import DELIVER_AT_HEADER
 
 LINES_BYTES: Final = 4 * limits.MIB  # in one request; zstd makes it smaller
 NDJSON_BYTES: Final = 1 * limits.MIB
@@ -52,9 +54,20 @@ READS_AHEAD: Final = 16
     is_flag=True,
     help='Each line is a record object, such as {"key":"a","value":"1"}.',
 )
+@click.option(
+    "--delay",
+    type=Quantity("DURATION", 0, limits.DELAY_US_MAX // 1000),
+    help="Queues hand the records out after this time, such as 15m.",
+)
 @connects
 def produce(
-    client: HttpClient, as_json: bool, topic: str, file: Path | None, key: str | None, ndjson: bool
+    client: HttpClient,
+    as_json: bool,
+    topic: str,
+    file: Path | None,
+    key: str | None,
+    ndjson: bool,
+    delay: int | None,
 ) -> None:
     """Store each line of stdin as a record of TOPIC, in order.
 
@@ -66,11 +79,20 @@ def produce(
     if key is not None and ndjson:
         raise click.UsageError("with --ndjson each line has its own key: leave --key out")
     if ndjson:
+        if delay is not None:
+            raise click.UsageError("with --ndjson each line has its own delay_ms or deliver_at")
         send_objects(client, topic, file, as_json)
         return
     record_key = None if key is None else key.encode(errors="surrogateescape")
     wall_us = client.caller.clock.wall_us
-    sender = _Sender(client, topic, as_json, lambda lines: _of_lines(lines, record_key, wall_us()))
+    headers = {} if delay is None else {"Seb-Deliver-At": "records"}
+
+    def body_of(lines: list[bytes]) -> _Body:
+        now_us = wall_us()
+        due_us = None if delay is None else now_us + delay * 1000
+        return _of_lines(lines, record_key, now_us, due_us)
+
+    sender = _Sender(client, topic, as_json, body_of, headers)
     sender.send_all(file, limits.RECORDS_IN_BATCHES_MAX, LINES_BYTES)
 
 
@@ -100,17 +122,24 @@ class _Body(NamedTuple):
     records: int
 
 
-def _of_lines(lines: list[bytes], record_key: bytes | None, now_us: int) -> _Body:
+def _of_lines(
+    lines: list[bytes], record_key: bytes | None, now_us: int, due_us: int | None
+) -> _Body:
     """Each line is a value, byte for byte; the time of all is `now_us`."""
     count = len(lines)
     columns = Columns(
         array("q", [now_us]) * count,
         BinaryColumn.of(lines),
         None if record_key is None else BinaryColumn.of([record_key] * count),
+        None if due_us is None else BinaryColumn.of([_told(due_us)] * count),
     )
     level = ZSTD_LEVEL if sum(map(len, lines)) >= ZSTD_FROM_BYTES else None
     content = batch.encode(columns, base_offset=0, created_us=now_us, zstd_level=level)
     return _Body(content, BATCH, count)
+
+
+def _told(due_us: int) -> bytes:
+    return msgspec.msgpack.encode({DELIVER_AT_HEADER: str(due_us).encode()})
 
 
 class NotStoredError(CommandError):
@@ -130,11 +159,13 @@ class _Sender:
         topic: str,
         as_json: bool,
         body_of: Callable[[list[bytes]], _Body],
+        headers: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._client = client
         self._path = path_of("topics", topic, "records")
         self._as_json = as_json
         self._body_of = body_of
+        self._headers = headers
         self._producer_id = f"seb-produce-{secrets.token_hex(8)}"
         self._seq = 0
         self._acknowledged = 0
@@ -167,6 +198,7 @@ class _Sender:
         """Raises NotStoredError."""
         caller = self._client.caller
         numbered = {
+            **self._headers,
             "Producer-Id": self._producer_id,
             "Producer-Epoch": "0",
             "Producer-Seq": str(self._seq),

@@ -72,6 +72,7 @@ def _outline(found: Json) -> str:
         "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "
         f"{size(reading)} of {size(reading_max)} for readers",
         "readers": f"{waiting['waiting_readers']:,} wait at a log end",
+        "connections": f"{counts['connections']:,} to the ports of protocols",
         "cost": _cost(found["cost"]),
         "holds": f"{counts['records']:,} records, {counts['topics']:,} topics, "
         f"{counts['groups']:,} groups, {counts['api_keys']:,} API keys",

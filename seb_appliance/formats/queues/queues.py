@@ -167,4 +167,13 @@ class FailedDelivery(_Row, frozen=True):
     first_us: Whole
 
 
+class Delay(_Row, frozen=True):
+    """`count` records from `offset` on are not handed out before `due_us`."""
+
+    offset: Whole
+    count: Whole
+    due_us: Whole
+
+
+DELIVER_AT_HEADER: Final = "seb-deliver-at-us"  # tells readers when a delayed record is due
 DEAD_LETTER_HEADERS: Final = "seb-dead-"  # what the names of added headers begin with

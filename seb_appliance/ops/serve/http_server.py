@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,7 +15,7 @@ from seb_appliance.api.encoding.record_encoding import ndjson_parts
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.server.app import create_app
 from seb_appliance.api.server.fast_lane import FastLaneProtocol
-from seb_appliance.api.server.http_protocol import SebHttpProtocol
+from seb_appliance.api.server.http_protocol import NO_UPGRADES, SebHttpProtocol, Upgrade
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
@@ -85,7 +85,7 @@ def api_options(appliance: Appliance) -> ApiOptions:
 
 class HttpServer(uvicorn.Server):
     """`fast_lane` False: every request goes through the application. `more_samples`: metrics of
-    other ports."""
+    other ports. `upgrades`: what WebSocket carries, by path."""
 
     def __init__(
         self,
@@ -93,7 +93,9 @@ class HttpServer(uvicorn.Server):
         *,
         fast_lane: bool = True,
         more_samples: Callable[[], Iterable[Sample]] = tuple,
+        upgrades: Mapping[bytes, Upgrade] = NO_UPGRADES,
     ) -> None:
+        self.upgrades = dict(upgrades)
         options = api_options(appliance)
         self.plain_answers = PlainAnswers(
             appliance.broker, options, [one.plain for one in PROTOCOLS if one.plain is not None]
@@ -112,11 +114,12 @@ class HttpServer(uvicorn.Server):
         )
         for protocol in PROTOCOLS:
             protocol.begin(appliance.broker, options)
-        fast = partial(FastLaneProtocol, answers=self.plain_answers)
+        with_fast_lane = partial(FastLaneProtocol, answers=self.plain_answers)
+        http = partial(with_fast_lane if fast_lane else SebHttpProtocol, upgrades=self.upgrades)
         super().__init__(
             uvicorn.Config(
                 app,
-                http=fast if fast_lane else SebHttpProtocol,  # type: ignore[arg-type]
+                http=http,  # type: ignore[arg-type]
                 ws="none",
                 lifespan="off",
                 log_config=None,

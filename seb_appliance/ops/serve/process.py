@@ -151,7 +151,7 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
         with _starting():
             writer = await appliance.start()
         ports = Ports()
-        await ports.start(settings, appliance.broker)
+        await ports.start(settings, appliance.broker, appliance.beside)
         async with _servers(
             appliance, process.listener, {"promote": refuse_promotion}, ports
         ) as http:
@@ -291,7 +291,10 @@ async def _servers(
     async def reset_key(_arguments: Mapping[str, str]) -> dict[str, object]:
         return {"path": str(await reset_admin_key(broker, settings.data))}
 
-    server = HttpServer(appliance, more_samples=tuple if ports is None else ports.samples)
+    if ports is None:
+        server = HttpServer(appliance)
+    else:
+        server = HttpServer(appliance, more_samples=ports.samples, upgrades=ports.upgrades)
     of_users = users_at_the_machine.handlers(broker, appliance.passwords)
     commands = {"reset-key": reset_key, **of_users, **more}
     control = await serve_control(settings.data / "control.sock", commands)
@@ -306,7 +309,8 @@ async def _servers(
 
 def _allow_many_files(settings: Settings) -> None:
     """Raise the limit of open files (1,024 by default), as far as the hard limit allows."""
-    of_mqtt = 0 if settings.mqtt_port is None else limits.MQTT_CONNECTIONS_MAX
+    has_mqtt = settings.mqtt_port is not None or settings.mqtt_websocket
+    of_mqtt = limits.MQTT_CONNECTIONS_MAX if has_mqtt else 0
     wanted = limits.CONNECTIONS_MAX + of_mqtt + _FILES_BESIDE_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Final
+from pathlib import Path
+from ssl import SSLContext
+from typing import TYPE_CHECKING, Final
 from typing import Protocol as TypingProtocol
 
+from seb_appliance import limits
 from seb_appliance.api.encoding.formats import register
 from seb_appliance.api.encoding.problems import answer_exception
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.server.app import Protocol, openapi
+from seb_appliance.api.server.http_protocol import Upgrade
 from seb_appliance.api.server.options import ApiOptions, SecretBox
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import Journal
+from seb_appliance.clock import Clock
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.host.ed25519 import Ed25519
 from seb_appliance.protocols import arrow, cloud_events
 from seb_appliance.protocols.durable_streams import reading, subscribing, writing
@@ -28,6 +37,9 @@ from seb_appliance.protocols.inlets import page as inlet_page
 from seb_appliance.protocols.inlets import reporting as inlet_reports
 from seb_appliance.protocols.inlets.delivering import deliveries
 from seb_appliance.protocols.push import confluent, loki, otlp, splunk
+from seb_appliance.protocols.sockets import managing
+from seb_appliance.protocols.sockets import page as connections_page
+from seb_appliance.protocols.sockets.connected import AllConnections, Source
 from seb_appliance.protocols.subscriptions import managing as subscriptions
 from seb_appliance.protocols.subscriptions import page as subscription_page
 from seb_appliance.protocols.subscriptions.running import Subscriptions
@@ -36,6 +48,10 @@ from seb_appliance.settings import Settings
 from seb_appliance.tasks import Supervisor
 from seb_appliance.ui.app import Section
 
+if TYPE_CHECKING:
+    from seb_appliance.protocols.sockets.listening import Tls
+
+_log = logging.getLogger(__name__)
 register(*cloud_events.FORMATS, *arrow.FORMATS)
 _PUSHES: Final = (otlp.OTLP, loki.LOKI, splunk.EVENTS, splunk.RAW, confluent.CONFLUENT)
 
@@ -65,6 +81,7 @@ def beside(
             os.urandom,
             Ed25519,
         ),
+        AllConnections(),
     ]
     return {type(one): one for one in made}
 
@@ -81,6 +98,7 @@ PROTOCOLS: Final = (
         answer_error=answer_exception,
         samples=lambda _broker, options: options.beside[Subscriptions].samples(),
     ),
+    Protocol(routes=managing.ROUTES, answer_error=answer_exception),
     *(one.protocol() for one in _PUSHES),
     *map(deliveries, _PUSHES),
     Protocol(routes=go.ROUTES, answer_error=go.answer_in_text, plain=go.GoPlain()),
@@ -114,7 +132,11 @@ def table_store(settings: Settings) -> dict[str, str]:
 
 def sections(options: ApiOptions) -> list[Section]:
     """The pages of these protocols."""
-    return [inlet_page.section(options.secret_box), subscription_page.section(options)]
+    return [
+        inlet_page.section(options.secret_box),
+        subscription_page.section(options),
+        connections_page.section(options),
+    ]
 
 
 class Port(TypingProtocol):
@@ -128,21 +150,53 @@ class Port(TypingProtocol):
 
 
 class Ports:
-    """Those that are open. What the settings do not ask for is not imported."""
+    """Those that are open. What the settings do not ask for is not imported. `upgrades`: paths of
+    the HTTP port that WebSocket carries them on."""
 
     def __init__(self) -> None:
         self._open: list[Port] = []
+        self._tls: list[Tls] = []
+        self.upgrades: dict[bytes, Upgrade] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self.renewals: Counter[str] = Counter()
 
-    async def start(self, settings: Settings, broker: Broker) -> None:
+    async def start(
+        self, settings: Settings, broker: Broker, running: Mapping[type, Beside]
+    ) -> None:
         """Raises ConfigurationError."""
         for make in (_syslog, _mqtt):
-            port = make(settings, broker)
+            port = make(settings, broker, self)
             if port is not None:
                 await port.start()
                 self._open.append(port)
+                connections = running[AllConnections]
+                if isinstance(port, Source) and isinstance(connections, AllConnections):
+                    connections.add(port)
+        if self._tls:
+            self._looking = asyncio.create_task(self._renew(broker.clock), name="certificates")
+
+    def with_tls(self, certificate: Path, client_ca: Path | None, setting: str) -> SSLContext:
+        from seb_appliance.protocols.sockets.listening import Tls
+
+        self._tls.append(Tls(certificate, client_ca, setting))
+        return self._tls[-1].context
+
+    async def _renew(self, clock: Clock) -> None:
+        while True:
+            await clock.sleep(limits.CERTIFICATE_LOOK_S)
+            for tls in self._tls:
+                try:
+                    is_new = await asyncio.to_thread(tls.renew)
+                except ConfigurationError as error:
+                    self.renewals["failed"] += 1
+                    _log.warning("a certificate is not renewed: %s", error)
+                else:
+                    self.renewals["loaded"] += is_new
 
     async def stop(self) -> None:
         """Take nothing more, and wait until what was taken is stored or refused."""
+        if self._looking is not None:
+            self._looking.cancel()
         for port in self._open:
             await port.stop()
         self._open.clear()
@@ -151,31 +205,40 @@ class Ports:
         """The metrics."""
         for port in self._open:
             yield from port.samples()
+        text = "Certificates whose files have changed, by whether they could be loaded."
+        for outcome in ("loaded", "failed") if self._tls else ():
+            count, labels = self.renewals[outcome], {"outcome": outcome}
+            yield Sample("seb_certificates_total", text, "counter", count, labels)
 
 
-def _syslog(settings: Settings, broker: Broker) -> Port | None:
+def _syslog(settings: Settings, broker: Broker, ports: Ports) -> Port | None:
     if settings.syslog_listen is None:
         return None
-    from seb_appliance.protocols.sockets.listening import tls_context
     from seb_appliance.protocols.syslog.listening import Syslog
 
     tls, certificate = None, settings.syslog_tls_certificate
     if certificate is not None and settings.syslog_tls_client_ca is not None:
-        tls = tls_context(certificate, settings.syslog_tls_client_ca, "syslog_tls_certificate")
+        tls = ports.with_tls(certificate, settings.syslog_tls_client_ca, "syslog_tls_certificate")
     address, topic = settings.syslog_address, settings.syslog_topic
     return Syslog(broker, address, topic, senders=settings.syslog_senders, tls=tls)
 
 
-def _mqtt(settings: Settings, broker: Broker) -> Port | None:
-    if settings.mqtt_port is None:
+def _mqtt(settings: Settings, broker: Broker, ports: Ports) -> Port | None:
+    if settings.mqtt_port is None and not settings.mqtt_websocket:
         return None
     from seb_appliance.protocols.mqtt.listening import Mqtt
-    from seb_appliance.protocols.sockets.listening import tls_context
+    from seb_appliance.protocols.mqtt.messages.routes import parse
 
     tls, certificate = None, settings.mqtt_tls_certificate
     if certificate is not None:
-        tls = tls_context(certificate, settings.mqtt_tls_client_ca, "mqtt_tls_certificate")
-    return Mqtt(broker, (settings.host, settings.mqtt_port), settings.mqtt_topic, tls=tls)
+        tls = ports.with_tls(certificate, settings.mqtt_tls_client_ca, "mqtt_tls_certificate")
+    address = None if settings.mqtt_port is None else (settings.host, settings.mqtt_port)
+    mqtt = Mqtt(broker, address, settings.mqtt_topic, routes=parse(settings.mqtt_routes), tls=tls)
+    if settings.mqtt_websocket:
+        from seb_appliance.protocols.sockets.websocket import carrying
+
+        ports.upgrades[b"/mqtt"] = carrying(mqtt.connection, "mqtt", settings.proxies)
+    return mqtt
 
 
 @cache

@@ -43,6 +43,7 @@ from seb_appliance.broker.status import (
 )
 from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.protocols.sockets.connected import connections_of
 
 _SHOWN: Final = 10  # topics that the key index is behind on
 
@@ -92,7 +93,7 @@ def telemetry(appliance: Appliance) -> Telemetry:
         queue_in_flight=sum(len(queue.deliveries.out) for queue in queues),
         queue_aside=sum(queue.deliveries.aside for queue in queues),
         queue_doomed=sum(len(queue.deliveries.doomed) for queue in queues),
-        queue_takers=sum(queue.waiting_takers for queue in queues),
+        queue_takers=sum(len(queue.takers) for queue in queues),
         loop_delay_worst_s=appliance.loop_probe.worst_s,
         parsed_bodies=appliance.parser.parsed,
         parser_restarts=appliance.parser.restarts,
@@ -150,6 +151,7 @@ def status(appliance: Appliance) -> Status:
             topics=totals.topics,
             groups=broker.groups.count,
             queues=len(broker.queues.all()),
+            connections=connections_of(appliance.beside).count,
             api_keys=len(broker.access.all()),
             records=totals.records,
         ),

@@ -35,6 +35,7 @@ class Code:
     BAD_AUTHENTICATION = 0x8C
     KEEP_ALIVE = 0x8D
     TAKEN_OVER = 0x8E
+    ADMINISTRATIVE = 0x98
     BAD_FILTER = 0x8F
     BAD_TOPIC = 0x90
     NO_PACKET_ID = 0x92
@@ -42,7 +43,6 @@ class Code:
     BAD_ALIAS = 0x94
     TOO_LARGE = 0x95
     QUOTA = 0x97
-    NO_SHARED = 0x9E
 
 
 class MqttError(Exception):
@@ -252,9 +252,12 @@ def read_publish(flags: int, body: bytes, version: int) -> Publish:
     return Publish(topic, body[reader.at :], qos, bool(flags & 1), packet_id, given)
 
 
-def write_publish(message: Publish, version: int, *, duplicate: bool = False) -> bytes:
+def write_publish(
+    message: Publish, version: int, packet_id: int = 0, *, duplicate: bool = False
+) -> bytes:
+    """`packet_id`: 0 is that of the message."""
     qos, topic = message.qos, text(message.topic)
-    head = topic + struct.pack(">H", message.packet_id) if qos else topic
+    head = topic + (packet_id or message.packet_id).to_bytes(2, "big") if qos else topic
     if version == V5:
         head += properties(message.properties)
     flags = 8 * duplicate | qos << 1 | message.retain

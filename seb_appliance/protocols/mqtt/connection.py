@@ -15,13 +15,19 @@ from seb_appliance.clock import Timer
 from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
-from seb_appliance.protocols.mqtt.dispatching import Dispatcher
-from seb_appliance.protocols.mqtt.incoming import Incoming
-from seb_appliance.protocols.mqtt.outgoing import Outgoing
-from seb_appliance.protocols.mqtt.publishing import code_of
-from seb_appliance.protocols.mqtt.retained import Retained, RetainedSender
+from seb_appliance.protocols.mqtt.messages.reading import Logs
+from seb_appliance.protocols.mqtt.messages.records import is_shared
+from seb_appliance.protocols.mqtt.receiving.incoming import Incoming
+from seb_appliance.protocols.mqtt.receiving.publishing import code_of
+from seb_appliance.protocols.mqtt.sending.catching_up import CatchingUp
+from seb_appliance.protocols.mqtt.sending.dispatching import Dispatcher
+from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing
+from seb_appliance.protocols.mqtt.sending.retained import Retained, RetainedSender
+from seb_appliance.protocols.mqtt.sending.sharing import SharedSubscriptions
 from seb_appliance.protocols.mqtt.sessions import Client, Session, Sessions
-from seb_appliance.protocols.mqtt.subscribing import resume, subscribe
+from seb_appliance.protocols.mqtt.subscribing import resume, subscribe, unsubscribe
+from seb_appliance.protocols.sockets.connected import NUMBERS
+from seb_appliance.protocols.sockets.writing import GatheredWrites
 
 AT_ONCE: Final = 64  # packets between two turns of the event loop: about 1 ms
 _GRACE: Final = 1.5  # times the keep-alive
@@ -32,12 +38,13 @@ class Server(Protocol):
     """The port, which its connections tell what happens."""
 
     broker: Broker
-    topic: str
+    logs: Logs
     counts: Counter[str]
     room: Shares
     dispatcher: Dispatcher
     retained: Retained
     sessions: Sessions
+    shared: SharedSubscriptions
 
     def opened(self, connection: Connection) -> bool: ...
 
@@ -78,7 +85,10 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        transport.set_write_buffer_limits(high=limits.MQTT_UNSENT_BYTES_MAX)
+        self._writes = GatheredWrites(transport, self._pump)
+        self.number, self.since_us = next(NUMBERS), self._broker.clock.wall_us()
+        # One less: a sender stops at the limit itself, and is told when it may go on.
+        transport.set_write_buffer_limits(high=limits.MQTT_UNSENT_BYTES_MAX - 1)
         name = transport.get_extra_info("peername")
         self.address = str(name[0]) if name else ""
         self._reserved = Reservation(self._broker.pending, "")
@@ -108,6 +118,10 @@ class Connection(asyncio.Protocol):
         assert self.key is not None
         return self._broker.access.still_holds(self.key, self._until_us)
 
+    @property
+    def has_left(self) -> bool:
+        return self._has_left
+
     def leave(self) -> None:
         """Nothing more is stored or sent here; another connection may have the session."""
         if self._has_left:
@@ -117,6 +131,7 @@ class Connection(asyncio.Protocol):
         self.outgoing.close()
         self.retained.close()
         self._server.dispatcher.forget(self)
+        self._server.shared.forget(self)
         self._server.sessions.leave(self.session, self._expiry_s)
 
     def pause_writing(self) -> None:
@@ -124,9 +139,13 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_clogged = False
+        self._pump()
+        self._process()
+
+    def _pump(self) -> None:
+        """There may be room for messages."""
         if self.key is not None:
             self.outgoing.pump()
-        self._process()
 
     def data_received(self, data: bytes) -> None:
         if not self._closing:
@@ -213,7 +232,11 @@ class Connection(asyncio.Protocol):
 
     def write(self, data: bytes) -> None:
         if not self._closing:
-            self.transport.write(data)
+            self._writes.write(data)
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._writes.unsent_bytes
 
     # --- begin and end ---
 
@@ -286,9 +309,9 @@ class Connection(asyncio.Protocol):
             given,
             self.session,
             server.sessions,
-            server.dispatcher,
             server.counts,
         )
+        catching_up = CatchingUp(self.session, self.outgoing, server.dispatcher, server.counts)
         self.retained = RetainedSender(
             server.retained, self.outgoing, self.client_id, server.counts
         )
@@ -302,7 +325,7 @@ class Connection(asyncio.Protocol):
             receive_maximum=limits.MQTT_IN_FLIGHT_MAX,
             maximum_packet=limits.MQTT_PACKET_BYTES_MAX,
             topic_alias_maximum=limits.MQTT_ALIASES_MAX,
-            shared_available=0,
+            user_properties=[("Seb-Durability", self._broker.durability)],
         )
         if self.version == V5 and wanted_s != self._expiry_s:
             told["session_expiry"] = self._expiry_s
@@ -314,7 +337,7 @@ class Connection(asyncio.Protocol):
         self.write(codec.write_connack(self.version, Code.SUCCESS, told, session_present=present))
         self._arm()
         resume(self, self._server)
-        self.outgoing.resume()
+        catching_up.resume()
 
     def _admitted(self, asked: codec.Connect) -> ApiKeyView:
         """The API key of its password. Raises MqttError."""
@@ -336,7 +359,7 @@ class Connection(asyncio.Protocol):
         self._until_us = access.holds_until_us(key)
         server = self._server
         self.incoming = Incoming(
-            self, self._broker, key, server.topic, server.retained, server.counts
+            self, self._broker, key, server.logs, server.retained, server.counts
         )
         if asked.will is not None:
             self.incoming.check(asked.will)
@@ -366,6 +389,7 @@ class Connection(asyncio.Protocol):
             self.end(Code.STOPPING, "the appliance is stopping")
 
     def close(self) -> None:
+        self._writes.flush()
         self._closing = True
         self.transport.close()
         self._broker.clock.call_later(limits.MQTT_CLOSE_S_MAX, self.transport.abort)
@@ -436,11 +460,12 @@ class Connection(asyncio.Protocol):
     def _subscribe(self, body: bytes) -> None:
         packet_id, asked = codec.read_subscribe(body, self.version)
         self._check_key()
+        if any(one.no_local and is_shared(one.topic_filter) for one in asked):
+            raise MqttError(Code.PROTOCOL_ERROR, "no local makes no sense where clients share")
         codes = list[int]()
         for one in asked:
             try:
-                subscribe(self, self._server, one)
-                codes.append(one.qos)
+                codes.append(subscribe(self, self._server, one))
             except MqttError as error:
                 codes.append(Code.UNSPECIFIED if self.version != V5 else error.code)
         self._kept(codec.write_suback(codec.SUBACK, packet_id, codes, self.version))
@@ -462,10 +487,5 @@ class Connection(asyncio.Protocol):
 
     def _unsubscribe(self, body: bytes) -> None:
         packet_id, filters = codec.read_unsubscribe(body, self.version)
-        codes = [
-            Code.SUCCESS if self._server.dispatcher.unsubscribe(self, one) else Code.NO_SUBSCRIPTION
-            for one in filters
-        ]
-        for topic_filter in filters:
-            self.session.subscriptions.pop(topic_filter, None)
+        codes = [unsubscribe(self, self._server, one) for one in filters]
         self._kept(codec.write_suback(codec.UNSUBACK, packet_id, codes, self.version))

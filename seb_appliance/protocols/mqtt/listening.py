@@ -8,21 +8,24 @@ import logging
 import os
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.api.routes.manage.health import Sample
-from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.broker import Broker
 from seb_appliance.clock import Timer
 from seb_appliance.errors import ConfigurationError
-from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
+from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.connection import Connection
-from seb_appliance.protocols.mqtt.dispatching import Dispatcher
-from seb_appliance.protocols.mqtt.incoming import Incoming
-from seb_appliance.protocols.mqtt.retained import Retained
+from seb_appliance.protocols.mqtt.messages.reading import Logs
+from seb_appliance.protocols.mqtt.messages.routes import Route, Routes
+from seb_appliance.protocols.mqtt.receiving.incoming import Incoming
+from seb_appliance.protocols.mqtt.sending.dispatching import Dispatcher
+from seb_appliance.protocols.mqtt.sending.retained import Retained
+from seb_appliance.protocols.mqtt.sending.sharing import SharedSubscriptions
 from seb_appliance.protocols.mqtt.sessions import Client, Sessions
+from seb_appliance.protocols.sockets.connected import Connected
 from seb_appliance.protocols.sockets.listening import Connections
 
 _log = logging.getLogger(__name__)
@@ -31,32 +34,37 @@ _DELIVERIES: Final = ("sent", "delayed", "dropped")
 
 
 class Mqtt:
-    """Messages become records of `topic`. Client ids are apart for each API key."""
+    """Messages become records of `topic`, or of the topic of a route. Client ids are apart for each
+    API key."""
 
     def __init__(
         self,
         broker: Broker,
-        address: tuple[str, int],
+        address: tuple[str, int] | None,
         topic: str,
         *,
+        routes: Sequence[Route] = (),
         tls: ssl.SSLContext | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
+        """`address` None: there is no port. Raises ConfigurationError."""
+        retained, sessions = f"{topic}-retained", f"{topic}-sessions"
         self.broker = broker
-        self.topic = topic
+        self.logs = Logs(broker, Routes(topic, routes, (retained, sessions)))
         self.counts: Counter[str] = Counter()
         self.room = broker.shares.declare(
             "mqtt_connections", limits.MQTT_CONNECTIONS_MAX, "MQTT connections"
         )
-        self.dispatcher = Dispatcher(broker, topic, self.counts)
-        self.retained = Retained(broker, f"{topic}-retained")
-        self.sessions = Sessions(broker, topic, f"{topic}-sessions")
+        self.dispatcher = Dispatcher(self.logs, self.counts)
+        self.retained = Retained(broker, retained)
+        self.sessions = Sessions(broker, self.logs, sessions)
+        self.shared = SharedSubscriptions(self.logs, self.sessions, self.counts)
         self._address = address
         self._tls = tls
         self._random_bytes = random_bytes
         most = limits.MQTT_CONNECTIONS_MAX
         self._connections = Connections(most, most)
-        self._all: set[Connection] = set()
+        self._all: dict[Connection, None] = {}  # in the order in which they came
         self._by_client: dict[tuple[str, str], Connection] = {}
         self._wills: set[asyncio.Task[None]] = set()
         self._delayed = dict[Client, tuple[Publish, Connection, Timer]]()
@@ -71,17 +79,24 @@ class Mqtt:
 
     async def start(self) -> None:
         """Raises ConfigurationError if the port cannot be used."""
-        await self.broker.topics.make_on_first_use(self.topic, THE_APPLIANCE)
+        await self.logs.start()
         await self.retained.start()
         await self.sessions.start()
+        self.shared.start()
+        if self._address is None:
+            return
         host, port = self._address
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: Connection(self), host, port, ssl=self._tls, backlog=1_024
+                self.connection, host, port, ssl=self._tls, backlog=1_024
             )
         except OSError as error:
             raise ConfigurationError(f"mqtt_port {host}:{port}: {error}") from error
+
+    def connection(self) -> Connection:
+        """A new one, as the protocol of a transport."""
+        return Connection(self)
 
     async def stop(self) -> None:
         """Take nothing more; wait until what was taken is stored and acknowledged, or refused."""
@@ -96,8 +111,10 @@ class Mqtt:
             self._idle.clear()
             await self._idle.wait()
         await asyncio.gather(*self._wills, return_exceptions=True)
+        await self.shared.stop()
         await self.retained.stop()
         await self.sessions.stop()
+        self.logs.stop()
 
     def samples(self) -> Iterator[Sample]:
         """The metrics."""
@@ -107,6 +124,8 @@ class Mqtt:
         yield Sample("seb_mqtt_subscriptions", text, "gauge", count)
         text, count = "MQTT sessions that outlive their connections.", self.sessions.count
         yield Sample("seb_mqtt_sessions", text, "gauge", count)
+        text, count = "Groups of MQTT clients that share a subscription.", self.shared.count
+        yield Sample("seb_mqtt_shares", text, "gauge", count)
         text, count = "Retained MQTT messages.", self.retained.count
         yield Sample("seb_mqtt_retained", text, "gauge", count)
         text = "Messages that arrived by MQTT, by what became of them."
@@ -120,12 +139,55 @@ class Mqtt:
         text = "MQTT connections that were refused or ended by the appliance."
         yield Sample("seb_mqtt_refusals_total", text, "counter", self.counts["ended"])
 
+    # --- what an operator asks ---
+
+    @property
+    def count(self) -> int:
+        return len(self._all)
+
+    def connected(self) -> Iterator[Connected]:
+        """Those that have an API key, and then sessions whose clients are away."""
+        for one in list(self._all):
+            if one.key is not None and not one.has_left:
+                session = one.session
+                yield Connected(
+                    one.number,
+                    "MQTT 5" if one.version == V5 else "MQTT 3.1.1",
+                    one.client_id,
+                    one.key.api_key_id,
+                    one.address,
+                    one.since_us,
+                    len(session.subscriptions) + len(session.shared),
+                    one.incoming.received,
+                    one.outgoing.sent,
+                    one.outgoing.waiting,
+                )
+        for kept in self.sessions.all():
+            if kept.until_us is not None:
+                count = len(kept.subscriptions) + len(kept.shared)
+                more = (count, 0, 0, len(kept.sent), kept.until_us)
+                yield Connected(
+                    kept.number, "MQTT", kept.client[1], kept.client[0], "", None, *more
+                )
+
+    def disconnect(self, number: int) -> bool:
+        """Of a connection the will is sent, and the session stays, if it is kept."""
+        for one in self._all:
+            if one.number == number:
+                one.end(Code.ADMINISTRATIVE, "an operator has ended the connection")
+                return True
+        for kept in self.sessions.all():
+            if kept.number == number and kept.until_us is not None:
+                self.sessions.end(kept)
+                return True
+        return False
+
     # --- what connections tell ---
 
     def opened(self, connection: Connection) -> bool:
-        """Whether there is room for it."""
-        self._all.add(connection)
-        return self._connections.enter(connection.address)
+        """Whether there is room for it. WebSocket brings new ones also while this stops."""
+        self._all[connection] = None
+        return self._connections.enter(connection.address) and not self._is_stopping
 
     def entered(self, connection: Connection) -> None:
         """It has an API key and a client id: an older one with the same is ended."""
@@ -148,7 +210,7 @@ class Mqtt:
             older.leave()
 
     def closed(self, connection: Connection) -> None:
-        self._all.discard(connection)
+        self._all.pop(connection, None)
         self._connections.leave(connection.address)
         if connection.key is not None:
             client = connection.session.client

@@ -11,15 +11,14 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Coroutine
-from typing import Any, Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.topics.names import check_group_name
 from seb_appliance.broker.values import ApiKeyView, NewRecords
@@ -27,53 +26,104 @@ from seb_appliance.clock import Timer
 from seb_appliance.errors import BadNameError, GroupNotFoundError, SebError, TopicDiffersError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Subscription
-from seb_appliance.protocols.mqtt.publishing import Publisher
-from seb_appliance.protocols.mqtt.reading import read
-from seb_appliance.protocols.mqtt.records import word
+from seb_appliance.protocols.mqtt.messages.grants import word
+from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, read
+from seb_appliance.protocols.mqtt.messages.records import unshared
+from seb_appliance.protocols.mqtt.messages.routes import Route, Routes
+from seb_appliance.protocols.mqtt.receiving.publishing import Publisher
+from seb_appliance.protocols.sockets.connected import NUMBERS
 from seb_appliance.tasks import in_slices
 
 _log = logging.getLogger(__name__)
 _SETTINGS: Final = TopicSettings(cleanup="compact", key_index="latest")
 _SECOND_US: Final = 1_000_000
+_TOGETHER: Final = 100  # sessions that one request stores
 _SESSION_BYTES: Final = 1_024  # about what one without subscriptions takes in memory
 
 Client = tuple[str, str]  # API key id, client id
+Subscribed = tuple[Subscription, Offsets]  # and the log ends when it was made
 
 
 class Document(msgspec.Struct, omit_defaults=True):
     """A session as it is stored. `until_us`: when it ends, if its client was not connected.
-    `filters`: with the log end when each was subscribed."""
+    `filters`: with the log ends when each was subscribed; a number is that of the default topic.
+    `routes`: those of that time."""
 
     expiry_s: int
-    filters: list[tuple[Subscription, int]]
+    filters: list[tuple[Subscription, int | Offsets]]
     until_us: int | None = None
+    shared: list[tuple[Subscription, int | Offsets]] = []
+    routes: list[Route] = []
+
+
+class Cursor(Protocol):
+    """What a consumer group keeps: all messages before the `acknowledged` offsets are done with."""
+
+    is_over: bool
+
+    @property
+    def is_stored(self) -> bool: ...
+
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def acknowledged(self) -> Offsets: ...
+
+
+class Place(NamedTuple):
+    """Of a record."""
+
+    topic_id: int
+    offset: int
+
+
+class Giver(Protocol):
+    """A shared subscription."""
+
+    def done(self, place: Place) -> None: ...
+
+    def give_back(self, place: Place) -> None: ...
+
+    def wake(self) -> None: ...
 
 
 class Sent:
-    """A message without its last acknowledgement. `offset` None: the retained message of `topic`.
-    `is_received`: QoS 2, after PUBREC."""
+    """A message without its last acknowledgement. `place` None: it is a retained message.
+    `is_received`: QoS 2, after PUBREC. `share`: what it belongs to, if not to the session."""
 
-    __slots__ = ("is_received", "offset", "qos", "topic")
+    __slots__ = ("is_received", "place", "qos", "share")
 
-    def __init__(self, qos: int, offset: int | None, topic: str) -> None:
+    def __init__(self, qos: int, place: Place | None, share: Giver | None = None) -> None:
         self.qos = qos
-        self.offset = offset
-        self.topic = topic
+        self.place = place
+        self.share = share
         self.is_received = False
 
 
+class Position:
+    """Where a session is in the log of a topic. `next_offset`: all records before it were sent, or
+    are not wanted. `is_live`: and nothing but new records is left."""
+
+    __slots__ = ("is_live", "next_offset")
+
+    def __init__(self, next_offset: int) -> None:
+        self.next_offset = next_offset
+        self.is_live = True
+
+
 class Session:
-    """`next_offset`: all records before it were sent, or are not wanted. `is_live`: and nothing
-    but new records is left. `exactly_once`: see `Incoming`."""
+    """`positions`: by topic id. `exactly_once`: see `Incoming`."""
 
     def __init__(self, client: Client, expiry_s: int) -> None:
+        self.number = next(NUMBERS)
         self.client = client
         self.expiry_s = expiry_s
-        self.subscriptions = dict[str, tuple[Subscription, int]]()
+        self.subscriptions = dict[str, Subscribed]()
+        self.shared = dict[str, Subscribed]()
         self.sent = dict[int, Sent]()  # by packet id, in the order of sending
         self.last_id = 0
-        self.next_offset = 0
-        self.is_live = True
+        self.positions = dict[int, Position]()
         self.exactly_once = dict[int, Any]()
         self.until_us: int | None = None
         self.is_stored = False
@@ -95,18 +145,29 @@ class Session:
             return f"mqtt.{api_key_id}._x{hashlib.sha256(client_id.encode()).hexdigest()}"
 
     @property
-    def acknowledged_offset(self) -> int:
-        """All messages before it are done with."""
-        waiting = (one.offset for one in self.sent.values() if one.offset is not None)
-        return min(waiting, default=self.next_offset)
+    def acknowledged(self) -> Offsets:
+        """All messages before them are done with."""
+        found = {topic_id: one.next_offset for topic_id, one in self.positions.items()}
+        for sent in self.sent.values():
+            if sent.place is not None and sent.share is None:
+                topic_id, offset = sent.place
+                found[topic_id] = min(found.get(topic_id, offset), offset)
+        return found
+
+    def position(self, topic_id: int) -> Position:
+        """In a topic. One that it does not know yet is newer than its subscriptions."""
+        found = self.positions.get(topic_id)
+        if found is None:
+            found = self.positions[topic_id] = Position(0)
+        return found
 
 
 class Sessions:
-    """`messages`: the topic whose records the clients get; `topic`: where sessions are stored."""
+    """`logs`: what the clients get; `topic`: where sessions are stored."""
 
-    def __init__(self, broker: Broker, messages: str, topic: str) -> None:
+    def __init__(self, broker: Broker, logs: Logs, topic: str) -> None:
         self._broker = broker
-        self._messages = messages
+        self._logs = logs
         self._topic = topic
         remedy = "End sessions: connect with clean start."
         self._room = broker.shares.declare(
@@ -115,7 +176,8 @@ class Sessions:
         self._all = dict[Client, Session]()
         self._ending = dict[Client, asyncio.Task[None]]()
         self._connected = set[Session]()
-        self._changed = set[Session]()
+        self._changed = set[Cursor]()
+        self.ended: Callable[[Session], None] = lambda _: None
         self._key = ApiKeyView("mqtt", "mqtt", (), broker.clock.wall_us())
         self._timers = dict[str, Timer]()
         self._tasks = set[asyncio.Task[None]]()
@@ -123,6 +185,10 @@ class Sessions:
     @property
     def count(self) -> int:
         return len(self._all)
+
+    def all(self) -> list[Session]:
+        """Those that outlive their connections."""
+        return list(self._all.values())
 
     async def start(self) -> None:
         """Raises SebError."""
@@ -137,8 +203,12 @@ class Sessions:
                     stored.pop(row.key, None)
                     if row.value is not None:
                         stored[row.key] = row.value
+        routed_anew = list[Session]()
         async for key, value in in_slices(stored.items()):
-            self._load(key, value)
+            if (session := self._load(key, value)) is not None:
+                routed_anew.append(session)
+        for begin in range(0, len(routed_anew), _TOGETHER):
+            await self._store_together(routed_anew[begin : begin + _TOGETHER])
         self._again("sweep", limits.MQTT_SESSION_SWEEP_S)
 
     async def stop(self) -> None:
@@ -186,7 +256,7 @@ class Sessions:
         else:
             self.end(session)
 
-    def acknowledged(self, session: Session) -> None:
+    def acknowledged(self, session: Cursor) -> None:
         """Its offset is committed soon."""
         if session.is_stored:
             self._changed.add(session)
@@ -204,11 +274,7 @@ class Sessions:
         ):
             raise MqttError(Code.QUOTA, "there is no room for the session's subscriptions")
         session.is_stored = True
-        found = self._broker.topics.get(self._messages)
-        committed = self._broker.groups.committed_offset(session.group, found.topic_id)
-        commit = None
-        if committed is None or committed < session.acknowledged_offset:
-            commit = Commit(session.group, {self._messages: session.acknowledged_offset})
+        commit = self._logs.commit(session.group, session.acknowledged)
         await publisher.store({self._topic: records}, size_bytes, commit)
 
     def end(self, session: Session) -> asyncio.Task[None]:
@@ -216,6 +282,7 @@ class Sessions:
         session.is_over = True
         del self._all[session.client]
         self._changed.discard(session)
+        self.ended(session)
         if session.room is not None:
             session.room.release()
         task = self._ending[session.client] = self._spawn(self._remove(session))
@@ -228,36 +295,76 @@ class Sessions:
         if not session.is_stored:
             return
         gone = NewRecords([None], [_name(session.client)])
-        with Reservation(self._broker.pending, self._key.api_key_id) as reservation:
-            reservation.grow(limits.PENDING_REQUEST_BYTES)
-            held = reservation.handed_over()
-        await self._broker.appends.append(self._key, self._topic, gone, held)
+        await self._broker.appends.append(self._key, self._topic, gone, self._reserved())
         with contextlib.suppress(GroupNotFoundError):
             await self._broker.groups.delete(session.group)
 
-    def _load(self, key: bytes, value: bytes) -> None:
+    def _reserved(self) -> Reservation:
+        """Raises OverloadedError, ShareExceededError."""
+        with Reservation(self._broker.pending, self._key.api_key_id) as reservation:
+            reservation.grow(limits.PENDING_REQUEST_BYTES)
+            return reservation.handed_over()
+
+    def _load(self, key: bytes, value: bytes) -> Session | None:
+        """Returns it if the routes have changed: it must be stored again."""
         try:
             api_key_id, _, client_id = key.decode().partition("/")
             document = msgspec.json.decode(value, type=Document)
         except (UnicodeDecodeError, msgspec.MsgspecError) as error:
             _log.warning("the MQTT session %r cannot be read: %s", key, error)
-            return
+            return None
         session = Session((api_key_id, client_id), document.expiry_s)
-        session.subscriptions = {one.topic_filter: (one, at) for one, at in document.filters}
+        session.subscriptions = self._loaded(document.filters)
+        session.shared = self._loaded(document.shared)
+        routes = self._logs.routes
+        is_routed_anew = document.routes != routes.all
+        if is_routed_anew:
+            self._route_anew(session, Routes(routes.default, document.routes))
         now_us = self._broker.clock.wall_us()
         session.until_us = document.until_us or now_us + document.expiry_s * _SECOND_US
-        topic_id = self._broker.topics.get(self._messages).topic_id
-        committed = self._broker.groups.committed_offset(session.group, topic_id)
-        session.next_offset = committed or 0
+        for topic_filter, (_, since) in session.subscriptions.items():
+            for topic in self._logs.all(topic_filter):
+                done = self._broker.groups.committed_offset(session.group, topic.topic_id)
+                offset = since.get(topic.topic_id, 0) if done is None else done
+                session.positions.setdefault(topic.topic_id, Position(offset))
         session.room = Reservation(self._room, api_key_id)
         session.room.grow_anyway(_SESSION_BYTES + len(value))
         session.is_stored = True
         self._all[session.client] = session
+        return session if is_routed_anew else None
+
+    async def _store_together(self, sessions: list[Session]) -> None:
+        """Raises SebError."""
+        made = [self._records(one) for one in sessions]
+        records = NewRecords(
+            [value for one in made for value in one.values],
+            [key for one in made for key in one.keys or ()],
+        )
+        await self._broker.appends.append(self._key, self._topic, records, self._reserved())
+
+    def _route_anew(self, session: Session, earlier: Routes) -> None:
+        """What the earlier routes did not have, its filters have from the log end on."""
+        for topic_filter, (_, since) in (*session.subscriptions.items(), *session.shared.items()):
+            for topic in self._logs.all(unshared(topic_filter)):
+                if not earlier.is_log(topic.name):
+                    since.setdefault(topic.topic_id, topic.log_end_offset)
 
     def _records(self, session: Session) -> NewRecords:
-        filters = list(session.subscriptions.values())
-        document = Document(session.expiry_s, filters, session.until_us)
+        filters, shared = map(self._stored, (session.subscriptions, session.shared))
+        routes = self._logs.routes.all
+        document = Document(session.expiry_s, filters, session.until_us, shared, routes)
         return NewRecords([msgspec.json.encode(document)], [_name(session.client)])
+
+    def _stored(self, given: dict[str, Subscribed]) -> list[tuple[Subscription, int | Offsets]]:
+        default = self._logs.default_id
+        return [(one, at[default] if [*at] == [default] else at) for one, at in given.values()]
+
+    def _loaded(self, stored: list[tuple[Subscription, int | Offsets]]) -> dict[str, Subscribed]:
+        default = self._logs.default_id
+        return {
+            one.topic_filter: (one, {default: at} if isinstance(at, int) else at)
+            for one, at in stored
+        }
 
     def _store_soon(self, session: Session) -> None:
         """If this fails, a restart counts the time of its expiry from then."""
@@ -290,18 +397,15 @@ class Sessions:
     async def _commit(self) -> None:
         del self._timers["commit"]
         changed, self._changed = self._changed, set()
-        topic = self._messages
-        topic_id = self._broker.topics.get(topic).topic_id
         async for session in in_slices(changed):
-            offset = session.acknowledged_offset
-            group = session.group
-            if session.is_over or offset <= (
-                self._broker.groups.committed_offset(group, topic_id) or 0
-            ):
+            commit = self._logs.commit(session.group, session.acknowledged)
+            if session.is_over or commit is None:
                 continue
-            commit = Commit(group, {topic: offset})
             if not self._broker.groups.commit_nowait(THE_APPLIANCE, commit, _NOBODY):
-                self.acknowledged(session)  # there is no room now
+                try:  # the first one of a share makes its group
+                    await self._broker.groups.commit(commit, self._reserved())
+                except SebError:  # there is no room now
+                    self.acknowledged(session)
 
     async def _sweep(self) -> None:
         """Sessions end, and those that get little are committed now and then."""

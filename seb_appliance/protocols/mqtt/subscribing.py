@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import replace
+from typing import Final, Protocol
 
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Subscription
-from seb_appliance.protocols.mqtt.dispatching import Dispatcher, Subscriber
-from seb_appliance.protocols.mqtt.incoming import Incoming
-from seb_appliance.protocols.mqtt.records import check_filter
-from seb_appliance.protocols.mqtt.retained import RetainedSender
+from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets
+from seb_appliance.protocols.mqtt.messages.records import check_filter, is_shared
+from seb_appliance.protocols.mqtt.receiving.incoming import Incoming
+from seb_appliance.protocols.mqtt.sending.dispatching import Dispatcher, Subscriber
+from seb_appliance.protocols.mqtt.sending.retained import RetainedSender
+from seb_appliance.protocols.mqtt.sending.sharing import SharedSubscriptions, check_shared
 from seb_appliance.protocols.mqtt.sessions import Session
+
+_NO_GRANT: Final = "the API key has no grant to consume"
 
 
 class Client(Subscriber, Protocol):
@@ -23,26 +28,58 @@ class Client(Subscriber, Protocol):
 
 class Server(Protocol):
     dispatcher: Dispatcher
+    shared: SharedSubscriptions
 
 
-def subscribe(client: Client, server: Server, asked: Subscription) -> None:
-    """It begins at the log end; if there is one with this filter, only its options change. Raises
-    MqttError."""
+def subscribe(client: Client, server: Server, asked: Subscription) -> int:
+    """It begins at the log end; if there is one with this filter, only its options change. Returns
+    the QoS that it has. Raises MqttError."""
+    if is_shared(asked.topic_filter):
+        return _subscribe_shared(client, server, asked)
     check_filter(asked.topic_filter)
-    if asked.topic_filter.startswith("$share/"):
-        raise MqttError(Code.NO_SHARED, "shared subscriptions are not supported")
     if not client.incoming.grants.may_subscribe(asked.topic_filter):
-        raise MqttError(Code.NOT_AUTHORIZED, "the API key has no grant to consume")
+        raise MqttError(Code.NOT_AUTHORIZED, _NO_GRANT)
     session, dispatcher = client.session, server.dispatcher
     earlier = session.subscriptions.get(asked.topic_filter)
-    since = dispatcher.end_offset if earlier is None else earlier[1]
+    since = dispatcher.logs.ends(asked.topic_filter) if earlier is None else earlier[1]
     dispatcher.subscribe(client, asked, since)
-    if not session.subscriptions:
-        session.next_offset = max(session.next_offset, since)
+    _begin(session, dispatcher.logs, since)
     session.subscriptions[asked.topic_filter] = asked, since
     client.wants_origin |= asked.no_local
     if asked.retain_handling == 0 or (asked.retain_handling == 1 and earlier is None):
         client.retained.add(asked)
+    return asked.qos
+
+
+def _begin(session: Session, logs: Logs, since: Offsets) -> None:
+    """What no earlier filter of the session matches begins there."""
+    for topic_id, offset in since.items():
+        at = session.position(topic_id)
+        topic = logs.topic(topic_id)
+        if topic is None or at.next_offset >= offset:
+            continue
+        if not any(logs.routes.may_have(topic.name, one) for one in session.subscriptions):
+            at.next_offset = offset
+
+
+def _subscribe_shared(client: Client, server: Server, asked: Subscription) -> int:
+    """QoS 1 at most: what one client has not acknowledged goes to another."""
+    name = check_shared(client.session.client[0], asked.topic_filter)
+    if not client.incoming.grants.may_subscribe(name.topic_filter):
+        raise MqttError(Code.NOT_AUTHORIZED, _NO_GRANT)
+    given = replace(asked, qos=min(asked.qos, 1))
+    server.shared.subscribe(client, given)
+    return given.qos
+
+
+def unsubscribe(client: Client, server: Server, topic_filter: str) -> int:
+    """The reason code."""
+    if is_shared(topic_filter):
+        done = server.shared.unsubscribe(client, topic_filter)
+    else:
+        done = server.dispatcher.unsubscribe(client, topic_filter)
+        client.session.subscriptions.pop(topic_filter, None)
+    return Code.SUCCESS if done else Code.NO_SUBSCRIPTION
 
 
 def resume(client: Client, server: Server) -> None:
@@ -55,3 +92,9 @@ def resume(client: Client, server: Server) -> None:
             client.wants_origin |= asked.no_local
         else:
             del subscriptions[topic_filter]
+    for topic_filter, (asked, _) in list(client.session.shared.items()):
+        name = check_shared(client.session.client[0], topic_filter)
+        if client.incoming.grants.may_subscribe(name.topic_filter):
+            server.shared.subscribe(client, asked)
+        else:
+            server.shared.unsubscribe(client, topic_filter)

@@ -32,6 +32,39 @@ class Connections:
             del self._by_address[address]
 
 
+class Tls:
+    """The context of a port. Open connections keep the certificate that they began with."""
+
+    def __init__(self, certificate: Path, client_ca: Path | None, setting: str) -> None:
+        """As of `tls_context`."""
+        self.context = tls_context(certificate, client_ca, setting)
+        self._certificate = certificate
+        self._client_ca = client_ca
+        self._setting = setting
+        self._seen = self._stamp()
+
+    def renew(self) -> bool:
+        """Load the files again if they have changed; whether they have. Blocks. Certificates that
+        are no longer in `client_ca` count until a restart. Raises ConfigurationError, and then
+        nothing is changed."""
+        stamp = self._stamp()
+        if stamp == self._seen:
+            return False
+        tls_context(self._certificate, self._client_ca, self._setting)
+        self.context.load_cert_chain(self._certificate)
+        if self._client_ca is not None:
+            self.context.load_verify_locations(self._client_ca)
+        self._seen = stamp
+        return True
+
+    def _stamp(self) -> list[tuple[int, int]]:
+        files = [file for file in (self._certificate, self._client_ca) if file is not None]
+        try:
+            return [(found.st_mtime_ns, found.st_ino) for found in map(Path.stat, files)]
+        except OSError as error:
+            raise ConfigurationError(f"{self._setting}: {error}") from error
+
+
 def tls_context(certificate: Path, client_ca: Path | None, setting: str) -> ssl.SSLContext:
     """`certificate`: a PEM file with the key. With `client_ca` a client needs a certificate, too.
     Raises ConfigurationError that names `setting`."""

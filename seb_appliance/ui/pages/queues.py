@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,11 +10,16 @@ import msgspec
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
-from seb_appliance.broker.queues.redriving import Wanted
+from seb_appliance.broker.queues.redriving import Redriven, Wanted
 from seb_appliance.broker.queues.views import QueueView
-from seb_appliance.broker.topics.names import check_topic_name
+from seb_appliance.broker.topics.names import Patterns, check_topic_name
 from seb_appliance.broker.values import From, ReadRequest
-from seb_appliance.errors import BadRequestError, QueueNotFoundError, TopicNotFoundError
+from seb_appliance.errors import (
+    BadRequestError,
+    QueueNotFoundError,
+    SebError,
+    TopicNotFoundError,
+)
 from seb_appliance.formats.queues.queues import (
     DEAD_LETTER_HEADERS,
     SETTINGS,
@@ -36,6 +42,17 @@ _QUEUES_PER_PAGE: Final = 50
 _TOPICS_SHOWN: Final = 100
 _HELD_SHOWN: Final = 50
 _DEAD_SHOWN: Final = 20
+_REDRIVEN_AT_ONCE: Final = 10_000  # dead letters, with one click
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetters:
+    """The last ones of a queue, the newest first. `topic`: None if there is none yet; `failure`:
+    why they cannot be read."""
+
+    topic: str | None = None
+    last: Sequence[DeadLetter] = ()
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +123,16 @@ async def _queue_page(visit: Visit, queue: str, problem: FormProblem | None = No
     values = flat(msgspec.to_builtins(view.settings))
     texts = {n: "" if values[n] is None else one.text(values[n]) for n, one in SETTINGS.items()}
     topics = sorted(view.topics, key=lambda one: (-one.waiting, one.topic))
+    held = await visit.broker.queues.held(queue, _HELD_SHOWN)
+    is_figures = visit.part == "queue-figures"
     return visit.page(
         "queue",
         parts=["queue-figures"],
         view=view,
         topics=topics[:_TOPICS_SHOWN],
-        held=await visit.broker.queues.held(queue, _HELD_SHOWN),
-        dead_letters=await _dead_letters(visit, view),
+        held=held,
+        not_shown=view.in_flight + view.retrying + view.doomed - len(held),
+        dead=DeadLetters() if is_figures else await _dead_letters(visit, view),
         values=texts | (problem.values if problem else {}),
         fields=SETTINGS.values(),
         more=_MORE,
@@ -132,8 +152,10 @@ async def change(visit: Visit, queue: str) -> ASGIApp:
     return await _saved(visit, queue)
 
 
-@routes.post("/queues/{queue:str}/reset", {"time"}, again=_queue_page)
+@routes.post("/queues/{queue:str}/reset", {"time", "name"}, again=_queue_page)
 async def reset(visit: Visit, queue: str) -> ASGIApp:
+    if visit.form.text("name") != queue:
+        raise BadRequestError("This is not the name of the queue; nothing was changed.")
     at_us = time_us(visit.form.text("time"), "The time")
     start = From(earliest=True) if at_us is None else From(timestamp_us=at_us)
     await visit.broker.queues.restart(queue, start, None, visit.actor)
@@ -148,20 +170,49 @@ async def purge(visit: Visit, queue: str) -> ASGIApp:
     return visit.see_other(f"{_PATH}/{queue}", "What waited in the queue is dropped.")
 
 
-@routes.post("/queues/{queue:str}/redrive", {"offset"}, again=_queue_page)
+@routes.post("/queues/{queue:str}/redrive", {"offset", "topic"}, again=_queue_page)
 async def redrive(visit: Visit, queue: str) -> ASGIApp:
-    """The dead letters that are chosen, or all."""
+    """The dead letters that are chosen, or all: first a look at which topics would get how many,
+    then to these topics alone."""
     chosen = sorted({whole(text, "An offset") for text in visit.form.all("offset")})
-    wanted = Wanted(offsets=chosen or None)
-    redriving, total, before = visit.broker.queues.redriving, 0, 0
-    while True:
-        done = await redriving.redrive(queue, wanted, visit.actor, lambda _topic: None)
-        total, before = total + sum(done.records.values()), before + done.before
-        if done.next_offset is None or chosen:
-            break
-        wanted = Wanted(start=done.next_offset)
-    words = f"Records again: {count(total)}. Redriven before: {count(before)}."
-    return visit.see_other(f"{_PATH}/{queue}", words)
+    agreed = visit.form.all("topic")
+    found, is_all = await _redriven(visit, queue, chosen, agreed)
+    if agreed:
+        words = f"Records again: {count(sum(found.records.values()))}."
+        words += f" Redriven before: {count(found.before)}."
+        more = "" if is_all else " There are more: redrive again."
+        return visit.see_other(f"{_PATH}/{queue}", words + more)
+    if not found.records:
+        raise BadRequestError("None of these dead letters is left to be redriven.")
+    return visit.page("queue_redrive", queue=queue, found=found, chosen=chosen, is_all=is_all)
+
+
+async def _redriven(
+    visit: Visit, queue: str, chosen: list[int], agreed: list[str]
+) -> tuple[Redriven, bool]:
+    """What was redriven to the topics `agreed`, or would be, and whether that is all. A dead letter
+    can be forged, so nothing goes to a topic that nobody has seen. Raises as
+    `Redriving.redrive`."""
+    redriving, found, left, looked = visit.broker.queues.redriving, Redriven({}, 0, 0), chosen, 0
+    patterns = Patterns(visit.broker.queues.get(queue).settings.topics)
+
+    def check(topic: str) -> None:
+        if not patterns.cover(topic) or (agreed and topic not in agreed):
+            raise BadRequestError(
+                f"A dead letter says that it comes from the topic {topic}, which "
+                f"{'was not shown' if patterns.cover(topic) else 'the queue does not read'}."
+            )
+
+    while found.next_offset is not None and looked < _REDRIVEN_AT_ONCE:
+        wanted = Wanted(left or None, found.next_offset, dry_run=not agreed)
+        done = await redriving.redrive(queue, wanted, visit.actor, check)
+        for topic, records in done.records.items():
+            found.records[topic] = found.records.get(topic, 0) + records
+        found.before += done.before
+        found.next_offset = done.next_offset
+        left = [offset for offset in left if offset >= (done.next_offset or 0)]
+        looked += limits.DELIVERIES_PER_REQUEST_MAX
+    return found, found.next_offset is None
 
 
 @routes.post("/queues/{queue:str}/delete", {"name"}, again=_queue_page)
@@ -189,18 +240,20 @@ def _wanted(form: Form) -> QueueSettings:
         raise BadRequestError(f"{error}.") from error
 
 
-async def _dead_letters(visit: Visit, view: QueueView) -> list[DeadLetter]:
-    """Those of this queue among the last ones, the newest first."""
+async def _dead_letters(visit: Visit, view: QueueView) -> DeadLetters:
     topic, found = view.settings.dead_letter, list[DeadLetter]()
     if topic is None:
-        return found
-    request = ReadRequest(
-        From(last=_DEAD_SHOWN), max_records=_DEAD_SHOWN, max_bytes=limits.FETCH_BYTES_DEFAULT
-    )
+        return DeadLetters()
     try:
-        result = await visit.broker.read(topic, request)
+        for number in (_DEAD_SHOWN, 5, 1):  # fewer, if they are large: the newest matter
+            request = ReadRequest(From(last=number), None, number, limits.FETCH_BYTES_DEFAULT)
+            result = await visit.broker.read(topic, request)
+            if result.next_offset >= result.log_end_offset:
+                break
     except TopicNotFoundError:  # it is made with the first dead letter
-        return found
+        return DeadLetters()
+    except SebError as error:
+        return DeadLetters(topic, failure=error.detail)
     for piece, i in places(result):
         headers = unpacked(parts(piece, i)[2])
 
@@ -213,4 +266,4 @@ async def _dead_letters(visit: Visit, view: QueueView) -> list[DeadLetter]:
             record = f"{said('topic')} {said('offset')}"
             one = DeadLetter(offset, timestamp_us, record, said("attempts"), said("reason"))
             found.append(one)
-    return found[::-1]
+    return DeadLetters(topic, found[::-1])

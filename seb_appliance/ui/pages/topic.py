@@ -50,6 +50,7 @@ async def _page(
             *_figures(view, last_us, readers, visit.now_us),
             _rate(visit.options.rates.of(view.topic_id)),
         ],
+        queues=await visit.broker.queues.reading(topic),
         every_s=limits.SAMPLE_EVERY_S,
         form=FORM,
         defaults=defaults(visit.broker.topics.effective(TopicSettings())),

@@ -11,15 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import V5, Code, Framer, MqttError, Publish
-from seb_appliance.protocols.mqtt.filters import Filters
-from seb_appliance.protocols.mqtt.outgoing import Outgoing
-from seb_appliance.protocols.mqtt.records import Grants, check_filter, to_publish, to_records
-from seb_appliance.protocols.mqtt.sessions import Session
+from seb_appliance.protocols.mqtt.messages.filters import Filters
+from seb_appliance.protocols.mqtt.messages.grants import Grants
+from seb_appliance.protocols.mqtt.messages.records import (
+    check_filter,
+    to_publish,
+    to_records,
+)
+from seb_appliance.protocols.mqtt.messages.routes import Route, Routes, common, parse
+from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing
+from seb_appliance.protocols.mqtt.sessions import Place, Session
 
 READERS = (
     codec.read_connect,
@@ -93,9 +99,36 @@ def test_those_filters_match_that_the_standard_says(chosen, topic):
     assert not tree._root.below
 
 
+@given(filters, filters, topics)
+def test_what_two_filters_have_in_common_is_what_both_match(one, other, topic):
+    found = common(one, other)
+    both = matches(one, topic) and matches(other, topic)
+    assert both == (found is not None and matches(found, topic))
+    assert found is None or check_filter(found)
+
+
+@given(st.lists(filters, max_size=3), filters, topics)
+def test_the_parts_of_a_filter_match_what_it_matches(routes, topic_filter, topic):
+    tree = Routes("mqtt", [Route(one, None) for one in routes])
+    parts = list(tree.parts(topic_filter))
+    assert matches(topic_filter, topic) == any(matches(part, topic) for part, _ in parts)
+    if matches(topic_filter, topic):
+        with contextlib.suppress(MqttError):
+            _, is_keyed = tree.place(topic)
+            assert any(matches(part, topic) for part, keyed in parts if keyed is is_keyed)
+
+
+@pytest.mark.parametrize(
+    "setting", ["a/#", "a#=b", "a=b c", "=b", "a=mqtt-retained", ",".join(["a=b"] * 101)]
+)
+def test_routes_that_cannot_be_are_refused_with_the_name_of_the_setting(setting):
+    with pytest.raises(ConfigurationError, match="mqtt_routes"):
+        Routes("mqtt", parse(setting), ["mqtt-retained"])
+
+
 def grants_of(*patterns):
     grants = tuple(Grant(operation=o, topics=p) for o in ("produce", "consume") for p in patterns)
-    return Grants(ApiKeyView("k", "k", grants, 0), "mqtt")
+    return Grants(ApiKeyView("k", "k", grants, 0), Routes("mqtt"))
 
 
 @given(
@@ -136,27 +169,28 @@ def test_a_packet_has_so_many_properties_and_no_more():
 def test_a_header_that_mqtt_cannot_carry_is_left_out():
     long = b"x" * (limits.MQTT_TEXT_CHARACTERS_MAX + 1)
     headers = msgspec.msgpack.encode({"good": b"1", "bad": b"\xff", "long": long})
-    message, _ = to_publish(b"a", b"", headers, 0)
+    message, _ = to_publish("a", b"", headers, 0)
     assert message.properties == {"user_properties": [("good", "1")]}
 
 
 def test_a_message_that_has_expired_is_not_delivered():
     records = to_records(Publish("a", b"", 1, properties={"message_expiry": 2}), 0)
-    assert to_publish(b"a", b"", records.headers[0], 1_000_000)[0].properties == {
+    assert to_publish("a", b"", records.headers[0], 1_000_000)[0].properties == {
         "message_expiry": 1
     }
-    assert to_publish(b"a", b"", records.headers[0], 2_000_000) is None
+    assert to_publish("a", b"", records.headers[0], 2_000_000) is None
 
 
 class Deaf:
     """A connection whose client reads nothing."""
 
-    version, transport = V5, None
+    version = V5
 
     def __init__(self):
-        self.transport, self.written, self.ended = self, [], None
+        self.written, self.ended = [], None
 
-    def get_write_buffer_size(self):
+    @property
+    def unsent_bytes(self):
         return limits.MQTT_UNSENT_BYTES_MAX if self.written else 0
 
     def write(self, data):
@@ -167,18 +201,12 @@ class Deaf:
 
 
 def test_a_subscriber_that_does_not_read_loses_qos_0_alone():
-    budget = AllShares().declare("following", limits.MIB, "bytes")
-    meters = SimpleNamespace(of=lambda _: None)
-    broker = SimpleNamespace(
-        followers=SimpleNamespace(budget=budget), access=SimpleNamespace(meters=meters)
-    )
+    broker = SimpleNamespace(access=SimpleNamespace(meters=SimpleNamespace(of=lambda _: None)))
     deaf, session = Deaf(), Session(("k", "c"), 0)
-    log = SimpleNamespace(done_offset=0)
-    outgoing = Outgoing(deaf, broker, ApiKeyView("k", "k", (), 0), {}, session, None, log, None)
+    outgoing = Outgoing(deaf, broker, ApiKeyView("k", "k", (), 0), {}, session, None, None)
     assert outgoing.deliver(Publish("a", b"", 0)) == "sent"
     assert outgoing.deliver(Publish("a", b"", 0)) == "dropped"
-    assert outgoing.deliver(Publish("a", b"", 1)) == "delayed"
-    deaf.written.clear()
-    outgoing.pump()
-    assert len(deaf.written) == 1
-    assert budget.used == 0
+    reading = []
+    outgoing.feed = SimpleNamespace(read_on=lambda topic_id, at: reading.append(at.next_offset))
+    assert outgoing.deliver(Publish("a", b"", 1), Place(7, 3)) == "delayed"
+    assert reading == [3]

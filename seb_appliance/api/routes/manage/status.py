@@ -196,7 +196,7 @@ _STATUS: Final = {
         "linger_ms": 1640,
         "failure": "",
     },
-    "counts": {"topics": 14, "groups": 6, "api_keys": 11, "records": 1204338},
+    "counts": {"topics": 14, "groups": 6, "connections": 3, "api_keys": 11, "records": 1204338},
     "ready": True,
     "problems": [],
 }

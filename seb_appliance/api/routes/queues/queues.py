@@ -42,26 +42,28 @@ class QueuesOut(msgspec.Struct):
 
 class QueueTopicOut(msgspec.Struct):
     """`waiting`: records that are not done, those in flight included; `oldest_s`: the age of the
-    oldest of them, in seconds; `lost`: records that the
-    topic did not have any more when they would have been handed out."""
+    oldest of them, in seconds; `delayed`: records of the topic that are not due yet, or were until
+    a minute ago; `lost`: records that the topic did not have any more when they would have been
+    handed out."""
 
     topic: str
     topic_id: int
     waiting: int
     oldest_s: float
+    delayed: int
     acked: int
     rejected: int
     lost: int
 
 
 class QueueDetailsOut(QueueOut):
-    """`in_flight`: records that are out with workers. Others wait for their retry (`delayed`), are
+    """`in_flight`: records that are out with workers. Others wait for their retry (`retrying`), are
     behind an earlier one of their record key (`parked`), or are to become dead letters (`doomed`;
     `failure` says why that fails). `waiting_takers`: requests that wait for a record."""
 
     topics: list[QueueTopicOut]
     in_flight: int
-    delayed: int
+    retrying: int
     parked: int
     doomed: int
     waiting_takers: int
@@ -90,13 +92,14 @@ _DETAILS: Final = {
             "topic_id": 3,
             "waiting": 2,
             "oldest_s": 0.8,
+            "delayed": 0,
             "acked": 1_044,
             "rejected": 0,
             "lost": 0,
         }
     ],
     "in_flight": 1,
-    "delayed": 0,
+    "retrying": 0,
     "parked": 0,
     "doomed": 0,
     "waiting_takers": 3,
@@ -157,7 +160,7 @@ def _details(view: QueueView) -> QueueDetailsOut:
         format_time(view.set_us),
         msgspec.convert(view.topics, list[QueueTopicOut], from_attributes=True),
         view.in_flight,
-        view.delayed,
+        view.retrying,
         view.parked,
         view.doomed,
         view.waiting_takers,

@@ -21,6 +21,7 @@ from seb_appliance.api.encoding.parameters import duration_ms
 from seb_appliance.api.encoding.plain_bodies import BodyReader
 from seb_appliance.api.encoding.record_bodies import (
     body_kind,
+    delay,
     is_batch,
     parse_plain,
     parse_records,
@@ -54,6 +55,7 @@ from seb_appliance.errors import (
     BadBatchError,
     BadCloudEventError,
     BadParameterError,
+    DelayTooLongError,
 )
 
 REPLAYED: Final = (b"idempotency-replayed", b"true")
@@ -172,7 +174,7 @@ _CURLS: Final = Content(
             headers=DURABILITY_HEADER,
         ),
     },
-    errors=(*SAFE_APPEND_ERRORS, BadBatchError, BadCloudEventError),
+    errors=(*SAFE_APPEND_ERRORS, BadBatchError, BadCloudEventError, DelayTooLongError),
     grant="produce",
 )
 async def produce(ctx: RequestContext) -> object:
@@ -204,6 +206,8 @@ async def produce(ctx: RequestContext) -> object:
                 options.parser, owner, kind, body, call.headers, options.max_request_bytes
             )
             agreed = await asked.conditions(call, path, body)
+        if isinstance(records, NewRecords):
+            delay(records, call.headers)
         look_again(ctx.request.scope)
     except BaseException:
         reservation.release()

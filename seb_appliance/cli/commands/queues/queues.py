@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import click
 
-from seb_appliance.cli.commands.inlets import existing
+from seb_appliance.cli.commands.protocols.inlets import existing
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import (
     Json,
@@ -19,7 +19,7 @@ from seb_appliance.cli.options import (
     talks,
     yes_option,
 )
-from seb_appliance.cli.output import moment, outline, table
+from seb_appliance.cli.output import moment, outline, span, table
 from seb_appliance.formats.queues.queues import SETTINGS, flat, nested
 
 _UNSET: Final = "none"
@@ -64,7 +64,7 @@ def _outline(found: Json) -> str:
         for name, one in SETTINGS.items()
         if values.get(name) is not None
     }
-    shown = ("in_flight", "delayed", "parked", "doomed", "waiting_takers", "failure")
+    shown = ("in_flight", "retrying", "parked", "doomed", "waiting_takers", "failure")
     members = {
         "queue": found["queue"],
         **settings,
@@ -73,8 +73,9 @@ def _outline(found: Json) -> str:
     }
     if "topics" not in found:
         return outline(members)
-    names = ("topic", "waiting", "oldest_s", "acked", "rejected", "lost")
-    rows = [tuple(one[name] for name in names) for one in found["topics"]]
+    names = ("topic", "waiting", "oldest", "delayed", "acked", "rejected", "lost")
+    topics = [one | {"oldest": span(one["oldest_s"])} for one in found["topics"]]
+    rows = [tuple(one[name] for name in names) for one in topics]
     return f"{outline(members)}\n\n{table(names, rows, 'no topics')}"
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from seb_appliance.cli.commands.inlets import existing, read_secret, words
+from seb_appliance.cli.commands.protocols.inlets import existing, read_secret, words
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import (
     Json,

@@ -116,9 +116,9 @@ async def test_an_acknowledgement_wakes_nobody_while_there_is_nothing_to_take(wo
     taken = await work.take()
     waiting = work.taking(wait_ms=60_000)
     await settle()
-    (woken,) = work.queues._live["q"]._waiters
+    (woken,) = work.queues._live["q"].takers._waiting
     await work.ack(*taken)
-    assert list(work.queues._live["q"]._waiters) == [woken]
+    assert list(work.queues._live["q"].takers._waiting) == [woken]
     waiting.cancel()
 
 
@@ -172,7 +172,7 @@ async def test_a_taker_that_leaves_as_it_is_woken_wakes_the_next(work: Work):
     first, _ = work.taking(wait_ms=60_000), work.taking(wait_ms=60_000)
     await settle()
     live = work.queues._live["q"]
-    _, second = live._waiters
+    _, second = live.takers._waiting
     live.wake()
     first.cancel()
     await settle()

@@ -9,13 +9,14 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import SectionRef
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.upkeep.tidying import SwitchRefusedError
-from seb_appliance.broker.values import From, ReadRequest
+from seb_appliance.broker.values import Delayed, From, NewRecords, ReadRequest
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.storage import layout
-from tests.support.tidied import Place
+from tests.support.tidied import ADMIN, Place
 
 COMPACT = {"cleanup": "compact", "dirty_ratio": 0.01, "tombstone_retention_ms": 0}
 
@@ -103,6 +104,21 @@ async def test_a_jump_of_the_clock_takes_no_tombstone_and_compacts_nothing_early
     await place.put("t", (b"b", b"4"))
     await place.compact()
     assert [offset for offset, _, _ in await place.records("t")] == [2, 4, 5]
+
+
+async def test_a_delayed_record_and_all_behind_it_stay_until_it_is_due(place: Place) -> None:
+    await topic(place)
+    await place.put("t", (b"a", b"1"), (b"a", b"2"))
+    later = NewRecords([b"3"], [b"a"], delayed=[Delayed(0, 1, 3_600_000_000, from_now=True)])
+    held = place.broker.pending.reserve(OPERATOR, 1)
+    await place.broker.appends.append(ADMIN, "t", later, held)
+    await place.put("t", (b"a", b"4"), (b"b", b"1"))
+    await place.compact()
+    assert {2, 3, 4} <= {offset for offset, _, _ in await place.records("t")}
+    place.broker._catalog.delays.count([])  # as if it had come due
+    await place.put("t", (b"b", b"2"))
+    await place.compact()
+    assert [offset for offset, _, _ in await place.records("t")] == [3, 5]
 
 
 async def test_a_tombstone_outlives_what_it_deletes_by_a_compaction(place: Place) -> None:

@@ -25,8 +25,9 @@ from seb_appliance.formats.queues.queues import (
     QueueSettings,
     QueueStart,
 )
-from seb_appliance.state import projection, queue_rows, schema
+from seb_appliance.state import projection, schema
 from seb_appliance.state.loading import load
+from seb_appliance.state.rows import queues as queue_rows
 from seb_appliance.state.tables import JournalState, Tables, rows_checksum
 from tests.unit.state.journal import Journal, topic_created
 

@@ -1,4 +1,4 @@
-"""Live delivery: one reader of the topic's log, from its end on, for all subscriptions."""
+"""Live delivery: one reader of the topics, from their log ends on, for all subscriptions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,16 @@ from collections import Counter
 from typing import Protocol
 
 from seb_appliance import limits
-from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
-from seb_appliance.protocols.mqtt.filters import Filters
-from seb_appliance.protocols.mqtt.outgoing import Outgoing, merged
-from seb_appliance.protocols.mqtt.reading import Turns, read
-from seb_appliance.protocols.mqtt.records import to_publish
+from seb_appliance.protocols.mqtt.messages.filters import Filters
+from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, Turns
+from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing, merged
+from seb_appliance.protocols.mqtt.sessions import Place, Subscribed
 
 _log = logging.getLogger(__name__)
-_Subscribed = tuple[Subscription, int]  # and the log end when it was made
 
 
 class Subscriber(Protocol):
@@ -32,35 +30,40 @@ class Subscriber(Protocol):
     def end(self, code: int, reason: str) -> None: ...
 
 
+class Progress:
+    """In the log of a topic. `begun_offset`: no record from there on was begun with."""
+
+    __slots__ = ("begun_offset", "done_offset")
+
+    def __init__(self, offset: int) -> None:
+        self.begun_offset = self.done_offset = offset
+
+
 class Dispatcher:
     """It reads only while there are subscriptions."""
 
-    def __init__(self, broker: Broker, topic: str, counts: Counter[str]) -> None:
-        self._broker = broker
-        self.topic = topic
+    def __init__(self, logs: Logs, counts: Counter[str]) -> None:
+        self._broker = logs.broker
+        self.logs = logs
         self._counts = counts
-        self._room = broker.shares.declare(
+        self._room = logs.broker.shares.declare(
             "mqtt_subscriptions", limits.MQTT_SUBSCRIPTIONS_MAX, "MQTT subscriptions"
         )
-        self._filters = Filters[_Subscribed]()
+        self._filters = Filters[Subscribed]()
         self._by_connection: dict[Subscriber, set[str]] = {}
         self._reading: asyncio.Task[None] | None = None
-        self.begun_offset = self.done_offset = 0  # see `Log`
+        self._progress = dict[int, Progress]()  # by topic id
         self._turns = Turns()
 
     @property
     def count(self) -> int:
         return self._filters.count
 
-    @property
-    def end_offset(self) -> int:
-        """Raises MqttError."""
-        try:
-            return self._broker.topics.get(self.topic).log_end_offset
-        except SebError as error:
-            raise MqttError(Code.REFUSED, error.detail) from error
+    def progress(self, topic_id: int) -> Progress:
+        """A topic that it does not know yet was made after it began."""
+        return self._progress.setdefault(topic_id, Progress(0))
 
-    def subscribe(self, connection: Subscriber, asked: Subscription, since: int) -> None:
+    def subscribe(self, connection: Subscriber, asked: Subscription, since: Offsets) -> None:
         """It gets the records from `since` on. Raises MqttError."""
         assert connection.key is not None
         mine = self._by_connection.setdefault(connection, set())
@@ -70,7 +73,8 @@ class Dispatcher:
             mine.add(asked.topic_filter)
         self._filters.put(asked.topic_filter, connection, (asked, since))
         if self._reading is None:
-            self.begun_offset = self.done_offset = self.end_offset
+            ends = self.logs.ends()
+            self._progress = {topic_id: Progress(offset) for topic_id, offset in ends.items()}
             self._reading = asyncio.create_task(self._run(), name="mqtt subscriptions")
 
     def unsubscribe(self, connection: Subscriber, topic_filter: str) -> bool:
@@ -96,37 +100,54 @@ class Dispatcher:
     async def _run(self) -> None:
         """A failure ends the connections that have subscriptions: their clients come again."""
         try:
-            with self._broker.follow(self.topic, OPERATOR) as follower:
-                while not follower.stopping:
-                    if follower.log_end_offset == self.done_offset:
-                        await follower.wait()
-                    else:
-                        await self._read()
+            follower = self.logs.follower
+            while not follower.stopping:
+                changed = list(follower.changed.values())
+                follower.changed.clear()
+                for topic in changed:
+                    await self._read_on(topic)
+                if not follower.changed:
+                    await follower.wait()
         except SebError as error:
             _log.warning("MQTT subscriptions cannot be served: %s", error)
             self._reading = None
             for connection in tuple(self._by_connection):
                 connection.end(Code.UNAVAILABLE, error.detail)
 
-    async def _read(self) -> None:
-        rows, next_offset = await read(self._broker, self.topic, self.done_offset)
+    async def _read_on(self, topic: Topic) -> None:
+        """Some of what is new in it; if there is more, it is still among the changed ones."""
+        if topic.deleted:
+            self.logs.follower.drop(topic)
+            self._progress.pop(topic.topic_id, None)
+            return
+        progress = self.progress(topic.topic_id)
+        if progress.done_offset >= topic.log_end_offset:
+            return
+        found = await self.logs.read(topic.topic_id, progress.done_offset)
+        if found is None:
+            return
+        rows, next_offset = found
         for row in rows:
             await self._turns.step()
-            self.begun_offset = row.offset + 1
-            found = to_publish(row.key, row.value, row.headers, self._broker.clock.wall_us())
-            if found is not None:
-                await self._send(*found, row.offset)
-            self.done_offset = row.offset + 1
-        self.begun_offset = self.done_offset = next_offset
+            progress.begun_offset = row.offset + 1
+            message = self.logs.as_publish(topic.topic_id, row)
+            if message is not None:
+                await self._send(*message, Place(topic.topic_id, row.offset))
+            progress.done_offset = row.offset + 1
+        progress.begun_offset = progress.done_offset = next_offset
+        if next_offset < topic.log_end_offset:
+            self.logs.follower.changed[topic.topic_id] = topic
 
-    async def _send(self, message: Publish, origin: str, offset: int) -> None:
+    async def _send(self, message: Publish, origin: str, place: Place) -> None:
         receivers = dict[Subscriber, list[Subscription]]()
         for owner, (subscription, since) in self._filters.match(message.topic):
             connection: Subscriber = owner  # type: ignore[assignment]
-            if offset < since or (subscription.no_local and origin == connection.client_id):
+            mine = subscription.no_local and origin == connection.client_id
+            if mine or place.offset < since.get(place.topic_id, 0):
                 continue
             receivers.setdefault(connection, []).append(subscription)
         for connection, subscriptions in receivers.items():
-            await self._turns.step()
+            await self._turns.step(len(message.payload))
             sent = merged(message, subscriptions)
-            self._counts[connection.outgoing.deliver(sent, offset)] += 1
+            outcome = connection.outgoing.deliver(sent, place)
+            self._counts[outcome] += 1

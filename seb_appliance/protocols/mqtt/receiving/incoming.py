@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from typing import Literal, Protocol
 
 from seb_appliance import limits
@@ -12,9 +13,11 @@ from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
-from seb_appliance.protocols.mqtt.publishing import Pending, Publisher, code_of
-from seb_appliance.protocols.mqtt.records import Grants, check_topic, to_records
-from seb_appliance.protocols.mqtt.retained import Retained
+from seb_appliance.protocols.mqtt.messages.grants import Grants
+from seb_appliance.protocols.mqtt.messages.reading import Logs
+from seb_appliance.protocols.mqtt.messages.records import check_topic, to_records
+from seb_appliance.protocols.mqtt.receiving.publishing import Pending, Publisher, code_of
+from seb_appliance.protocols.mqtt.sending.retained import Retained
 
 
 class Source(Protocol):
@@ -42,22 +45,23 @@ class Incoming:
         connection: Source,
         broker: Broker,
         key: ApiKeyView,
-        topic: str,
+        logs: Logs,
         retained: Retained,
         counts: Counter[str],
     ) -> None:
-        self.grants = Grants(key, topic)
+        self.grants = Grants(key, logs.routes)
         self.publisher = Publisher(broker, key)
         self.exactly_once = dict[int, Literal[True] | Incoming]()
         self.connection = connection
         self._broker = broker
         self._key = key
-        self._topic = topic
+        self._logs = logs
         self._retained = retained
         self._counts = counts
         self._aliases = dict[int, str]()
         self._in_flight = 0  # messages that are being stored, and their bytes
         self._in_flight_bytes = 0
+        self.received = 0  # messages
         self._unacknowledged = 0  # QoS 1 and 2, as the client counts them
         self._storing: asyncio.Task[None] | None = None  # one that waits for room
 
@@ -85,12 +89,21 @@ class Incoming:
         if not self.grants.may_publish(message.topic):
             text = f"the API key has no grant to produce to {message.topic[:100]!r}"
             raise MqttError(Code.NOT_AUTHORIZED, text)
+        topic, is_keyed = self._logs.routes.place(message.topic)
+        if is_keyed or self._logs.has(topic):
+            return
+        if not self.grants.may_create(topic):
+            text = f"there is no topic {topic[:100]}, and the API key has no grant to create it"
+            raise MqttError(Code.NOT_AUTHORIZED, text)
+        if self._logs.is_full:
+            raise MqttError(Code.QUOTA, "there are too many topics with messages")
 
     def records(self, message: Publish) -> dict[str, NewRecords]:
         """By topic. Raises MqttError."""
         origin = self.connection.client_id if self.connection.wants_origin else ""
         made = to_records(message, self._broker.clock.wall_us(), origin)
-        found = {self._topic: made}
+        topic, is_keyed = self._logs.routes.place(message.topic)
+        found = {topic: made if is_keyed else replace(made, keys=None)}
         if message.retain:
             found[self._retained.topic] = self._retained.records(made, self._key.api_key_id)
         return found
@@ -99,6 +112,7 @@ class Incoming:
         """Raises MqttError."""
         version = self.connection.version
         message = codec.read_publish(flags, body, version)
+        self.received += 1
         self._resolve_alias(message)
         known = self.exactly_once.get(message.packet_id) if message.qos == 2 else None
         if known is not None:  # sent again: its PUBREC follows once it is stored

@@ -8,12 +8,9 @@ A start loads only these.
 
 from __future__ import annotations
 
-import asyncio
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import PagedRow
@@ -21,11 +18,8 @@ from seb_appliance.broker.topics.topic import EntryPlace, IndexRows
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.contents import Section, decode_sections
 from seb_appliance.formats.entry import Entry
-from seb_appliance.state.files import read_only, sqlite_errors
+from seb_appliance.state.rows.reading import RowReader
 from seb_appliance.state.tables import Row, Tables
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 LAST_PAGES: Final = """
 SELECT topic_id, end_offset, newest_us, total_bytes FROM index_pages JOIN topics USING (topic_id)
@@ -97,14 +91,9 @@ def _page(before: PagedRow, entries: list[EntryPlace], sections: list[Section]) 
     return (before.topic_id, page.begin, page.end, page.newest, page.total_bytes, page.pack())
 
 
-class PageReader:
-    """A read-only connection in a thread of its own: a lookup waits for no transaction. It sees
-    what is committed."""
-
+class PageReader(RowReader):
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="index")
-        self._connection: sqlite3.Connection | None = None
+        super().__init__(path, "index")
 
     async def of_offset(self, topic_id: int, offset: int) -> IndexRows | None:
         """The page that answers for `offset`. Raises CorruptObjectError, ConfigurationError."""
@@ -115,33 +104,10 @@ class PageReader:
         """The first page with a record of that timestamp or later."""
         return await self._run(self._find, _AT_TIME, topic_id, timestamp_us)
 
-    async def disconnect(self) -> None:
-        """Let go of the file until the next lookup."""
-        await self._run(self._disconnect)
-
-    async def close(self) -> None:
-        """Close it; no look-ups are possible afterwards."""
-        await self.disconnect()
-        self._thread.shutdown(wait=False)
-
-    async def _run(self, work: Callable[P, T], *arguments: P.args, **_: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, work, *arguments)
-
     def _find(self, query: str, *parameters: int) -> IndexRows | None:
-        with sqlite_errors(self._path):
-            if self._connection is None:
-                self._connection = read_only(self._path)
-            row = self._connection.execute(query, parameters).fetchone()
-        if row is None:
-            return None
-        end_offset, total_bytes, sections = row
-        try:
-            return IndexRows.unpack(sections, end=end_offset, total_bytes=total_bytes)
-        except ValueError as error:
-            raise CorruptObjectError(f"a page of the local index: {error}") from error
-
-    def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        for end_offset, total_bytes, sections in self._fetch(query, *parameters):
+            try:
+                return IndexRows.unpack(sections, end=end_offset, total_bytes=total_bytes)
+            except ValueError as error:
+                raise CorruptObjectError(f"a page of the local index: {error}") from error
+        return None

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from seb_appliance.broker.lake.tables import LakeTables
 from seb_appliance.formats.operations import TableDropped
-from seb_appliance.state import lake_rows, schema
+from seb_appliance.state import schema
+from seb_appliance.state.rows import lake as lake_rows
 from seb_appliance.state.tables import Tables
 from tests.support.lake import SET, Story, data_file
 

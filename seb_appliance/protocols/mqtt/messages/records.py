@@ -1,21 +1,20 @@
-"""MQTT messages as records, and records as messages; topics and filters, and who may use them.
+"""MQTT messages as records, and records as messages; topics and filters.
 
-A record's key is its MQTT topic. What else a message has is in the record headers.
+What a message has besides its topic and payload is in the record headers.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Final
 
 import msgspec
 
 from seb_appliance import limits
-from seb_appliance.broker.access.grants import CompiledGrants
-from seb_appliance.broker.values import ApiKeyView, NewRecords, pack_headers
+from seb_appliance.broker.values import NewRecords, pack_headers
 from seb_appliance.errors import RecordTooLargeError
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
 
+SHARED: Final = "$share/"  # begins the filter of a shared subscription
 CONTENT_TYPE: Final = "content-type"
 _OURS: Final = "mqtt-"  # what begins so is no user property
 _QOS, _EXPIRES, _CLIENT = "mqtt-qos", "mqtt-expires", "mqtt-client"
@@ -23,8 +22,6 @@ _RESPONSE, _CORRELATION = "mqtt-response-topic", "mqtt-correlation-data"
 _OWNER: Final = "mqtt-key"  # the API key of a retained message
 _FORMAT, _RETAIN = "mqtt-payload-format", "mqtt-retain"
 _WITHOUT_HEADER: Final = 1  # this QoS: of records that others have stored, too
-_NOT_IN_WORDS: Final = re.compile(rb"[^A-Za-z0-9_-]")
-_ANY_LEVEL: Final = "+"  # no word of a pattern: only * and ** cover it
 _decode_headers = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
@@ -34,6 +31,15 @@ def check_topic(topic: str) -> str:
         raise MqttError(Code.BAD_TOPIC, "the topic is empty or has a wildcard")
     _check_length(topic)
     return topic
+
+
+def topic_of(key: bytes | None) -> str | None:
+    """The MQTT topic that a record key is; None if it is none."""
+    try:
+        topic = check_topic((key or b"").decode())
+    except (UnicodeDecodeError, MqttError):
+        return None
+    return None if "\0" in topic else topic
 
 
 def check_filter(topic_filter: str) -> str:
@@ -49,55 +55,21 @@ def check_filter(topic_filter: str) -> str:
     return topic_filter
 
 
+def is_shared(topic_filter: str) -> bool:
+    return topic_filter.startswith(SHARED)
+
+
+def unshared(topic_filter: str) -> str:
+    """The filter of `$share/GROUP/FILTER`; others as they are."""
+    if not is_shared(topic_filter):
+        return topic_filter
+    return topic_filter.removeprefix(SHARED).partition("/")[2]
+
+
 def _check_length(topic: str) -> None:
     levels_max = limits.MQTT_LEVELS_MAX
     if len(topic.encode()) > limits.MQTT_TOPIC_BYTES_MAX or topic.count("/") >= levels_max:
         raise MqttError(Code.BAD_TOPIC, "the topic is too long or has too many levels")
-
-
-def word(level: str) -> str:
-    """An MQTT level as a word of a topic name; different levels give different words."""
-    if not level:
-        return "_x00"
-    escaped = level.encode().replace(b"_x", b"_x5Fx")
-    return _NOT_IN_WORDS.sub(lambda found: b"_x%02X" % found[0][0], escaped).decode()
-
-
-class Grants:
-    """What an API key may do by MQTT: its grants cover `a/b` by the topic name `mqtt.a.b`, where
-    `mqtt` is the topic of the records."""
-
-    def __init__(self, key: ApiKeyView, topic: str) -> None:
-        self._compiled = CompiledGrants(key.grants, 0)
-        self._topic = topic
-        self._known: dict[str, bool] = {}
-
-    def may_publish(self, topic: str) -> bool:
-        known = self._known.get(topic)
-        if known is None:
-            if len(self._known) >= limits.MQTT_TOPICS_KNOWN_MAX:
-                self._known.clear()
-            known = self._known[topic] = self._covers("produce", list(map(word, topic.split("/"))))
-        return known
-
-    def may_subscribe(self, topic_filter: str) -> bool:
-        """Whether one grant covers each topic that the filter matches, whatever its length."""
-        levels = topic_filter.split("/")
-        has_rest = levels[-1] == "#"
-        words = [
-            _ANY_LEVEL if one == "+" else word(one) for one in levels[: -1 if has_rest else None]
-        ]
-        if not has_rest:
-            return self._covers("consume", words)
-        lengths = range(max(1, len(words)), limits.MQTT_LEVELS_MAX + 1)
-        return all(
-            self._covers("consume", words + [_ANY_LEVEL] * (length - len(words)))
-            for length in lengths
-        )
-
-    def _covers(self, operation: str, words: list[str]) -> bool:
-        name = ".".join([self._topic, *words])
-        return self._compiled.is_admin or self._compiled.cover(operation, name, None)
 
 
 def to_records(message: Publish, now_us: int, client_id: str = "") -> NewRecords:
@@ -152,15 +124,11 @@ def _packed(headers: dict[str, bytes]) -> bytes:
 
 
 def to_publish(
-    key: bytes | None, value: bytes | None, packed: bytes | None, now_us: int
+    topic: str | None, value: bytes | None, packed: bytes | None, now_us: int
 ) -> tuple[Publish, str] | None:
-    """The message and the client that sent it, if that was kept. None: it has expired, or its key
-    is no MQTT topic."""
-    try:
-        topic = check_topic((key or b"").decode())
-    except (UnicodeDecodeError, MqttError):
-        return None
-    if "\0" in topic:
+    """The message and the client that sent it, if that was kept. None: it has expired, or has no
+    MQTT topic."""
+    if topic is None:
         return None
     if not packed:
         return Publish(topic, value or b"", _WITHOUT_HEADER), ""

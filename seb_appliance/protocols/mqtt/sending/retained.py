@@ -21,9 +21,9 @@ from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import SebError, TopicDiffersError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
-from seb_appliance.protocols.mqtt.outgoing import Outgoing
-from seb_appliance.protocols.mqtt.reading import Row, Turns, read
-from seb_appliance.protocols.mqtt.records import owned, owner_of, to_publish
+from seb_appliance.protocols.mqtt.messages.reading import Row, Turns, read
+from seb_appliance.protocols.mqtt.messages.records import owned, owner_of, to_publish, topic_of
+from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing
 
 _log = logging.getLogger(__name__)
 _SETTINGS: Final = TopicSettings(cleanup="compact", key_index="latest")
@@ -86,15 +86,21 @@ class Retained:
     async def matching(self, topic_filter: str) -> AsyncIterator[tuple[Publish, str]]:
         """Those that are stored when each is asked for, and who sent them, as far as that is
         known. Raises SebError."""
+        await self._caught_up()
         for level in await self._match(topic_filter):
             await self._caught_up()
             row = level.row
-            found = None if row is None else to_publish(*row[1:], self._broker.clock.wall_us())
+            found = None if row is None else self._message(row)
             if found is not None:
                 found[0].retain = True
                 yield found
             elif row is not None:  # it has expired
                 self._put(Row(row.offset, row.key, None, None))
+
+    @property
+    def is_empty(self) -> bool:
+        """Also of what was acknowledged and is not read yet."""
+        return not self.count and self._at >= self._end
 
     # --- inside ---
 
@@ -125,8 +131,11 @@ class Retained:
         self._read.set()
         self._read = asyncio.Event()
 
+    def _message(self, row: Row) -> tuple[Publish, str] | None:
+        return to_publish(topic_of(row.key), row.value, row.headers, self._broker.clock.wall_us())
+
     def _put(self, row: Row) -> None:
-        found = to_publish(row.key, row.value, row.headers, self._broker.clock.wall_us())
+        found = self._message(row)
         if found is None and row.value is not None:
             return
         levels = (row.key or b"").decode("utf-8", "replace").split("/")
@@ -224,7 +233,7 @@ class RetainedSender:
         if len(self._waiting) >= limits.MQTT_RETAINED_LOOKUPS_MAX:
             raise MqttError(Code.QUOTA, "too many subscriptions wait for retained messages")
         self._waiting.append(subscription)
-        if self._sending is None and self._retained.count:
+        if self._sending is None and not self._retained.is_empty:
             self._sending = asyncio.create_task(self._run(), name="mqtt retained")
         elif self._sending is None:
             self._waiting.clear()

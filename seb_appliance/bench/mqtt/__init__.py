@@ -1,0 +1,1 @@
+"""Load by MQTT, of an appliance and of another broker beside it."""

@@ -1,0 +1,1 @@
+"""Delayed records: asked for, known, handed out when they are due, forgotten."""

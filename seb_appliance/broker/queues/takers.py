@@ -1,0 +1,58 @@
+"""Those who wait for a record of one queue."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from seb_appliance.broker.shares import Shares
+from seb_appliance.clock import Clock
+
+
+class Takers:
+    """They cost nothing until they are woken, one at a time, the one that waits longest first."""
+
+    def __init__(self, clock: Clock, shares: Shares, pass_on: Callable[[], None]) -> None:
+        """`pass_on`: a taker was woken and has left."""
+        self._clock = clock
+        self._shares = shares
+        self._pass_on = pass_on
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    async def wait(self, seconds: float, owner: str) -> None:
+        """Until woken, or for so long. Raises ShareExceededError, OverloadedError."""
+        self._shares.take(owner, 1)
+        woken = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not woken.done():
+                woken.set_result(None)
+
+        timer = self._clock.call_later(seconds, wake)
+        self._waiting.append(woken)
+        try:
+            await woken
+        except BaseException:
+            if woken.done() and not woken.cancelled():
+                self._pass_on()
+            raise
+        finally:
+            timer.cancel()
+            self._shares.give_back(owner, 1)
+            if woken in self._waiting:
+                self._waiting.remove(woken)
+
+    def wake_one(self) -> None:
+        while self._waiting:
+            woken = self._waiting.popleft()
+            if not woken.done():
+                woken.set_result(None)
+                return
+
+    def wake_all(self) -> None:
+        while self._waiting:
+            self.wake_one()

@@ -1,0 +1,1 @@
+"""Commands for what protocols bring: inlets, and connections to their ports."""

@@ -1,0 +1,1 @@
+"""What a client publishes: checked, and stored in its order."""

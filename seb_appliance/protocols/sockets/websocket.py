@@ -1,0 +1,143 @@
+"""A protocol of a port, carried by WebSocket (RFC 6455) on a path of the HTTP port: its bytes are
+binary messages, however they are cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from litestar.types import HTTPScope
+from wsproto import ConnectionType, WSConnection
+from wsproto.events import (
+    AcceptConnection,
+    BytesMessage,
+    CloseConnection,
+    Event,
+    Ping,
+    Request,
+    TextMessage,
+)
+from wsproto.frame_protocol import CloseReason
+from wsproto.utilities import ProtocolError
+
+from seb_appliance.api.server.auth import Network, forwarded_for
+from seb_appliance.api.server.http_protocol import Upgrade, refusal_bytes
+from seb_appliance.api.server.transports import ForwardingTransport
+from seb_appliance.errors import BadRequestError
+
+
+def carrying(
+    make: Callable[[], asyncio.Protocol], subprotocol: str, proxies: Sequence[Network]
+) -> Upgrade:
+    """Serves `make`'s protocol to clients that ask for `subprotocol`. `proxies`: whose word about a
+    client's address counts."""
+
+    def upgrade(transport: asyncio.Transport, scope: HTTPScope, head: bytes) -> asyncio.Protocol:
+        address = forwarded_for(scope, proxies)
+        carried = WebSocket(make(), transport, subprotocol, address)
+        carried.data_received(head)
+        return carried
+
+    return upgrade
+
+
+class WebSocket(asyncio.Protocol):
+    """`transport`: of a connection whose client asks for WebSocket with what it sends next.
+    `address`: the client's; None is that of the transport."""
+
+    def __init__(
+        self,
+        carried: asyncio.Protocol,
+        transport: asyncio.Transport,
+        subprotocol: str,
+        address: str | None,
+    ) -> None:
+        self._carried = carried
+        self._transport = transport
+        self._subprotocol = subprotocol
+        self._address = address
+        self._frames = WSConnection(ConnectionType.SERVER)
+        self._is_open = False
+
+    def data_received(self, data: bytes) -> None:
+        if not data or self._transport.is_closing():
+            return
+        try:
+            self._frames.receive_data(data)
+            for event in self._frames.events():
+                self._take(event)
+        except (ProtocolError, UnicodeDecodeError) as error:
+            if self._is_open:
+                self.end(CloseReason.PROTOCOL_ERROR)
+            else:
+                self._refuse(f"This is no valid request for WebSocket: {error}.")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_open:
+            self._carried.connection_lost(exc)
+        self._carried = asyncio.Protocol()  # it refers to us: the collector comes late to a circle
+
+    def pause_writing(self) -> None:
+        if self._is_open:
+            self._carried.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._is_open:
+            self._carried.resume_writing()
+
+    def send(self, data: bytes) -> None:
+        """As one message."""
+        self._write(BytesMessage(data))
+
+    def end(self, reason: int = CloseReason.NORMAL_CLOSURE) -> None:
+        self._write(CloseConnection(reason))
+        self._transport.close()
+
+    # --- inside ---
+
+    def _write(self, event: Event) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(self._frames.send(event))
+
+    def _take(self, event: Event) -> None:
+        if self._transport.is_closing():
+            return
+        if isinstance(event, Request):
+            self._open(event)
+        elif isinstance(event, BytesMessage):
+            self._carried.data_received(bytes(event.data))
+        elif isinstance(event, TextMessage):
+            self.end(CloseReason.UNSUPPORTED_DATA)
+        elif isinstance(event, Ping):
+            self._write(event.response())
+        elif isinstance(event, CloseConnection):
+            self._write(event.response())
+            self._transport.close()
+
+    def _open(self, asked: Request) -> None:
+        if self._subprotocol not in asked.subprotocols:
+            self._refuse(f"Ask for the WebSocket subprotocol {self._subprotocol}.")
+            return
+        self._write(AcceptConnection(subprotocol=self._subprotocol))
+        self._is_open = True
+        self._carried.connection_made(_Carrier(self, self._transport, self._address))
+
+    def _refuse(self, why: str) -> None:
+        self._transport.write(refusal_bytes(BadRequestError(why)))
+        self._transport.close()
+
+
+class _Carrier(ForwardingTransport):
+    """What the carried protocol takes for its transport."""
+
+    def __init__(self, websocket: WebSocket, inner: asyncio.Transport, address: str | None) -> None:
+        super().__init__(inner)
+        self._address = address
+        self.write = websocket.send  # type: ignore[method-assign,assignment]
+        self.close = websocket.end  # type: ignore[method-assign]
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        if name == "peername" and self._address is not None:
+            return self._address, 0
+        return super().get_extra_info(name, default)

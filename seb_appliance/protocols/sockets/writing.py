@@ -1,0 +1,47 @@
+"""Writing many small pieces to a connection."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from seb_appliance import limits
+
+_AT_ONCE_BYTES: Final = 64 * limits.KIB  # written before the event loop has its turn
+
+
+class GatheredWrites:
+    """Pieces that are written in one turn of the event loop go out together: a call of the kernel
+    for each takes longer than all else that is done for it."""
+
+    def __init__(
+        self, transport: asyncio.WriteTransport, on_flushed: Callable[[], None] = lambda: None
+    ) -> None:
+        """`on_flushed`: called each time that nothing waits here any more."""
+        self._transport = transport
+        self._on_flushed = on_flushed
+        self._pieces = list[bytes]()
+        self._size_bytes = 0
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Here and in the transport."""
+        return self._transport.get_write_buffer_size() + self._size_bytes
+
+    def write(self, data: bytes) -> None:
+        self._pieces.append(data)
+        self._size_bytes += len(data)
+        if self._size_bytes >= _AT_ONCE_BYTES:
+            self.flush()
+        elif len(self._pieces) == 1:
+            asyncio.get_running_loop().call_soon(self.flush)
+
+    def flush(self) -> None:
+        """Before the transport is closed; afterwards nothing is written."""
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        self._size_bytes = 0
+        if data and not self._transport.is_closing():
+            self._transport.write(data)
+        self._on_flushed()

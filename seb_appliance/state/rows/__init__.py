@@ -1,0 +1,1 @@
+"""Tables of the state file: what an entry changes in them, and how they are read."""
