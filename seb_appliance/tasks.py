@@ -145,6 +145,16 @@ class Child:
             env=environment,
             start_new_session=True,  # a terminal's Ctrl-C is for the parent, which ends it
         )
+        connecting = asyncio.ensure_future(cls._connected(process))
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:  # nobody else knows of the process
+            process.kill()
+            await (await connecting).wait()
+            raise
+
+    @classmethod
+    async def _connected(cls, process: subprocess.Popen[bytes]) -> Child:
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader(limit=_PIPE_BYTES)
         reading, _ = await loop.connect_read_pipe(
