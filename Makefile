@@ -34,6 +34,9 @@ export PIP_ROOT_USER_ACTION := ignore
 # Tests start hundreds of processes: without bytecode on the disk each compiles the package anew.
 unexport PYTHONDONTWRITEBYTECODE
 PYTEST := $(PY) -m pytest -q --numprocesses logical --maxprocesses 4 --dist worksteal
+# What failed beside other tests has one more chance, alone: the machine may have been busy.
+AGAIN := { echo "=== failed beside others; once more, alone:"; \
+    $(PY) -m pytest -q --last-failed --last-failed-no-failures none; }
 # Tests of real processes wait for them most of the time.
 SLOW_WORKERS = $(shell expr $$(nproc) + 1)
 PIP_COMPILE := PIP_CONSTRAINT= .state/pins/bin/pip-compile --quiet --generate-hashes --strip-extras \
@@ -61,7 +64,7 @@ types: $(TEST_READY)
 	$(PY) -m mypy
 
 quick: $(TEST_READY)
-	$(PYTEST) -m "not slow" $(ARGS)
+	$(PYTEST) -m "not slow" $(ARGS) || $(AGAIN)
 
 bench: $(TEST_READY)
 	@$(PY) benchmarks/ratios.py $(ARGS)
@@ -71,7 +74,8 @@ demo: $(RUN_READY)
 
 slow: slow-ready
 	@sh tests/lake/install.sh
-	$(PYTEST) --numprocesses $(SLOW_WORKERS) -m "slow and not measured and not alone and not neighbours" $(ARGS)
+	$(PYTEST) --numprocesses $(SLOW_WORKERS) -m "slow and not measured and not alone and not neighbours" $(ARGS) || \
+	    $(AGAIN)
 
 neighbours: slow-ready
 	@sh .ci/install-node
