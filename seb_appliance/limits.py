@@ -258,6 +258,23 @@ MQTT_RETAINED_MAX: Final = 200_000  # messages
 MQTT_RETAINED_BYTES_MAX: Final = 64 * MIB
 MQTT_RETAINED_LOOKUPS_MAX: Final = 1_000  # of a connection, that wait
 
+# Kafka
+KAFKA_CONNECTIONS_MAX: Final = 10_000
+KAFKA_CONNECT_S_MAX: Final = 10  # from the connection to an API key
+KAFKA_FIRST_REQUEST_BYTES_MAX: Final = 64 * KIB  # before an API key has come
+KAFKA_REQUEST_BYTES_MAX: Final = MIB  # of all but Produce
+KAFKA_PRODUCE_BYTES_MAX: Final = 16 * MIB + 64 * KIB
+KAFKA_IN_FLIGHT_MAX: Final = 32  # requests of a connection that are not answered
+KAFKA_UNFINISHED_S_MAX: Final = 60  # for the rest of a request
+KAFKA_IDLE_S_MAX: Final = 3_600
+KAFKA_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
+KAFKA_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
+KAFKA_NO_ROOM_S_MAX: Final = 30  # for records to find room
+KAFKA_FETCH_BYTES_MAX: Final = 8 * MIB  # of the records in an answer
+KAFKA_FETCH_PARTITIONS_MAX: Final = 2_000
+KAFKA_PARTITIONS_MAX: Final = 256  # of a topic
+KAFKA_MESSAGE_ELEMENTS_MAX: Final = 10_000  # of all arrays of a request
+
 # The admin page
 USERS_MAX: Final = 100
 PASSWORD_CHARACTERS_MIN: Final = 10

@@ -275,6 +275,11 @@ class Broker:
         return self._journal.durability
 
     @property
+    def bucket_id(self) -> bytes:
+        """16 bytes that differ for each bucket."""
+        return self._journal.bucket_id
+
+    @property
     def stopping(self) -> bool:
         """No more requests are accepted."""
         return self._writes.stopping

@@ -59,6 +59,14 @@ class Topics:
         """Raises TopicNotFoundError."""
         return self._view(self._catalog.topic(name))
 
+    def exists(self, name: str) -> bool:
+        return self._catalog.find(name) is not None
+
+    def name_of(self, topic_id: int) -> str | None:
+        """The topic with this id; None if there is none."""
+        topic = self._catalog.find_id(topic_id)
+        return None if topic is None or topic.deleted else topic.name
+
     def above(self, name: str) -> list[str]:
         """The topics that it was forked from, its parent first, deleted ones too."""
         topic = self._catalog.find(name)

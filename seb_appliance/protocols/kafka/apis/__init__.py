@@ -1,0 +1,1 @@
+"""The APIs of Kafka: one function each, which `requests.handles` registers."""
