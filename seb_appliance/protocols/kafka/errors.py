@@ -73,6 +73,14 @@ class ErrorCode(IntEnum):
     UNKNOWN_TOPIC_ID = 100
 
 
+class KafkaError(Exception):
+    """A refusal of a part of a request, with the code that says so."""
+
+    def __init__(self, code: ErrorCode, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
 _BY_CODE: Final = {
     "topic_not_found": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     "topic_held": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
