@@ -258,6 +258,21 @@ MQTT_RETAINED_MAX: Final = 200_000  # messages
 MQTT_RETAINED_BYTES_MAX: Final = 64 * MIB
 MQTT_RETAINED_LOOKUPS_MAX: Final = 1_000  # of a connection, that wait
 
+# Consumer groups of the Kafka protocol
+KAFKA_GROUPS_MAX: Final = 10_000  # that have members
+KAFKA_GROUP_MEMBERS_MAX: Final = 1_000
+KAFKA_MEMBERS_BYTES_MAX: Final = 64 * MIB  # of all groups
+KAFKA_MEMBER_BYTES: Final = 2 * KIB  # memory of a member beside its metadata, measured
+KAFKA_GROUP_PROTOCOLS_MAX: Final = 10  # ways of assigning that a member supports
+KAFKA_METADATA_BYTES_MAX: Final = 64 * KIB  # of a member, for each of them
+KAFKA_ASSIGNMENT_BYTES_MAX: Final = 256 * KIB  # of a member
+KAFKA_SESSION_MS_MIN: Final = 6_000
+KAFKA_SESSION_MS_MAX: Final = 1_800_000
+KAFKA_REBALANCE_MS_MAX: Final = 24 * 3_600_000  # a longer rebalance timeout is lowered
+KAFKA_INITIAL_REBALANCE_S: Final = 0.05  # a new group waits for members after each one that joins,
+KAFKA_INITIAL_REBALANCE_S_MAX: Final = 0.5  # but no longer than this after the first one
+KAFKA_NEW_MEMBER_S_MAX: Final = 300  # for its first generation to begin
+
 # The admin page
 USERS_MAX: Final = 100
 PASSWORD_CHARACTERS_MIN: Final = 10
