@@ -274,6 +274,19 @@ KAFKA_FETCH_BYTES_MAX: Final = 8 * MIB  # of the records in an answer
 KAFKA_FETCH_PARTITIONS_MAX: Final = 2_000
 KAFKA_PARTITIONS_MAX: Final = 256  # of a topic
 KAFKA_MESSAGE_ELEMENTS_MAX: Final = 10_000  # of all arrays of a request
+KAFKA_GROUPS_MAX: Final = 10_000  # that have members
+KAFKA_GROUP_MEMBERS_MAX: Final = 1_000
+KAFKA_MEMBERS_BYTES_MAX: Final = 64 * MIB  # of all groups
+KAFKA_MEMBER_BYTES: Final = 2 * KIB  # memory of a member beside its metadata, measured
+KAFKA_GROUP_PROTOCOLS_MAX: Final = 10  # ways of assigning that a member supports
+KAFKA_METADATA_BYTES_MAX: Final = 64 * KIB  # of a member, for each of them
+KAFKA_ASSIGNMENT_BYTES_MAX: Final = 256 * KIB  # of a member
+KAFKA_SESSION_MS_MIN: Final = 6_000
+KAFKA_SESSION_MS_MAX: Final = 1_800_000
+KAFKA_REBALANCE_MS_MAX: Final = 24 * 3_600_000  # a longer rebalance timeout is lowered
+KAFKA_INITIAL_REBALANCE_S: Final = 0.05  # a new group waits for members after each one that joins,
+KAFKA_INITIAL_REBALANCE_S_MAX: Final = 0.5  # but no longer than this after the first one
+KAFKA_NEW_MEMBER_S_MAX: Final = 300  # for its first generation to begin
 
 # The admin page
 USERS_MAX: Final = 100
