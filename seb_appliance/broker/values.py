@@ -47,6 +47,10 @@ class NewRecords:
     timestamps_us: list[int | None] | None = None
     delayed: Sequence[Delayed] = ()
 
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
 
 @dataclass(slots=True)
 class NewBatches:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from seb_appliance import limits
-from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.window import Gathered, Window
 from seb_appliance.broker.delays.delaying import still_to_come
 from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topics.catalog import Catalog
@@ -239,7 +239,12 @@ class Admission:
         self.check_room_for(1, owner)
 
     def place(
-        self, window: Window, name: str, prepared: Prepared, now_us: int, owner: str = OPERATOR
+        self,
+        window: Window,
+        name: str,
+        prepared: Prepared | Gathered,
+        now_us: int,
+        owner: str = OPERATOR,
     ) -> Produced:
         """Give prepared records their offsets; a missing topic is created before them in the
         window. Never refuses: all checks were made."""

@@ -20,6 +20,7 @@ from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResu
 _HEAD: Final = struct.Struct("<qq16s16s")  # place, created_us, scope, body_hash
 _PRODUCED: Final = struct.Struct("<4q")
 _OWNER_BYTES: Final = 6  # of a scope
+RECORD_SEQS: Final = 2**31  # seqs that count records: the last one is followed by 0
 _OWNED: Final = b"\xa5"  # the last of them
 OLDER: Final = "older"  # the owner of all requests stored by older releases
 
@@ -151,8 +152,25 @@ class Producer:
     used_us: int
 
     @property
+    def counts_records(self) -> bool:
+        """Whether it numbers records, not requests."""
+        return self.recent[-1].counts_records
+
+    @property
     def next_seq(self) -> int:
-        return self.recent[-1].seq + 1
+        newest = self.recent[-1]
+        if newest.counts_records:
+            return (newest.seq + newest.count) % RECORD_SEQS
+        return newest.seq + 1
+
+    def has_passed(self, seq: int) -> bool:
+        """Whether the producer has had that seq in its epoch; False if that is unknown. Seqs of
+        records begin again at 0 behind the largest one: a seq above the next one was had if it was
+        before that, which is known as long as a request from before is remembered."""
+        next_seq = self.next_seq
+        if not self.counts_records or self.recent[0].seq < next_seq:
+            return seq < next_seq
+        return 0 < (next_seq - seq) % RECORD_SEQS < RECORD_SEQS // 2
 
 
 def producer_after(

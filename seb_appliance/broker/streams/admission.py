@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import Action, Actor
 from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
-from seb_appliance.broker.append.appends import Appends
+from seb_appliance.broker.append.deciding import Decisions
 from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Admitted, Duplicate, Writes
@@ -196,9 +196,9 @@ def _beyond() -> BadParameterError:
 class StreamAdmission:
     """Each `admit_…` adds to the open window, or raises `Refusal` and changes nothing."""
 
-    def __init__(self, writes: Writes, appends: Appends, expiry: StreamExpiry) -> None:
+    def __init__(self, writes: Writes, steps: Decisions, expiry: StreamExpiry) -> None:
         self._admission = writes.admission
-        self._appends = appends
+        self._steps = steps
         self._sequencer = writes.sequencer
         self._expiry = expiry
         self._linger = writes.linger
@@ -365,7 +365,7 @@ class StreamAdmission:
         stream = known.stream or PLAIN
         if stream.closed:
             return self._repeat_of_the_end(name, known, stream, asked)
-        duplicate = self._appends.find_append(name, asked.producer)
+        duplicate = self._steps.find_append(name, asked.producer)
         if duplicate is not None:
             return duplicate
         self._check_terms(name, known, stream, asked)
@@ -376,7 +376,7 @@ class StreamAdmission:
         if prepared is not None:
             placed = self._admission.place(window, name, prepared, now_us)
             if asked.producer is not None:
-                self._appends.note_producer(window, placed, asked.producer)
+                self._steps.note_producer(window, placed, asked.producer)
         after = self._after(stream, asked)
         if after != stream:
             self._admission.admit_stream_set(window, name, after)
@@ -407,7 +407,7 @@ class StreamAdmission:
                 )
                 raise Refusal(error, known.changed_in)
         try:
-            duplicate = self._appends.find_append(name, asked.producer)
+            duplicate = self._steps.find_append(name, asked.producer)
         except Refusal as refusal:
             if isinstance(refusal.error, SequenceGapError):
                 raise self._admission.closed(name) from None
@@ -452,7 +452,7 @@ class StreamAdmission:
         records = self._split(values, stream, effective)
         if not records:
             return None
-        return self._appends.prepare(NewRecords(list[bytes | None](records)), effective)
+        return self._steps.prepare(NewRecords(list[bytes | None](records)), effective)
 
     def _split(
         self, values: list[bytes], stream: StreamState, effective: TopicSettings
