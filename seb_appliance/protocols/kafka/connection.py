@@ -174,6 +174,8 @@ class Connection(asyncio.Protocol):
                 if frame is None:
                     break
                 self._take(frame)
+                if self._holding is None:
+                    self._reserved.release()
                 if clock.monotonic_s() >= until_s:
                     self._schedule()
         except BadMessageError as error:
@@ -202,7 +204,6 @@ class Connection(asyncio.Protocol):
     def _heard(self, *, is_whole: bool) -> None:
         if is_whole:
             self._heard_s = self.broker.clock.monotonic_s()
-            self._reserved.release()
             return
         waiting_bytes = self._framer.waiting_bytes
         more = waiting_bytes - self._reserved.held
@@ -265,9 +266,13 @@ class Connection(asyncio.Protocol):
             request.answer(outcome)
         elif outcome is not None:
             self._holding = request
-            self._task = asyncio.create_task(self._run(request, outcome), name="kafka")
+            self.run(request, outcome)
         elif not request.is_answered and request.api.key != PRODUCE:
             self._holding = request
+
+    def run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None:
+        """Answer the request with what comes of it."""
+        self._task = asyncio.create_task(self._run(request, outcome), name="kafka")
 
     async def _run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None:
         try:
@@ -284,6 +289,7 @@ class Connection(asyncio.Protocol):
 
     def go_on(self) -> None:
         self._holding = None
+        self._reserved.release()
         if not self._closing:
             self._schedule()
 
@@ -293,8 +299,7 @@ class Connection(asyncio.Protocol):
         """Sends what is answered up to the first request that is not."""
         requests = self._requests
         if request is self._holding:
-            self._holding = None
-            self._schedule()
+            self.go_on()
         was_full = len(requests) >= limits.KAFKA_IN_FLIGHT_MAX
         while requests and requests[0].is_answered:
             self._send(requests.popleft())

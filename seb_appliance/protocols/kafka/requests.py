@@ -32,6 +32,8 @@ class Caller(Protocol):
 
     def go_on(self) -> None: ...
 
+    def run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None: ...
+
 
 class Request:
     """`body`: the message. `acquired`: memory of the answer, which is held until that is sent.

@@ -16,7 +16,7 @@ from seb_appliance import limits
 from seb_appliance.broker.shares import AllShares, Reservation, Shares
 from seb_appliance.clock import Clock
 from seb_appliance.errors import OverloadedError, ShareExceededError
-from seb_appliance.protocols.kafka.groups.codes import ErrorCode
+from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.group import Group, PendingMember
 from seb_appliance.protocols.kafka.groups.member import Member, size_bytes
 from seb_appliance.protocols.kafka.groups.rebalancing import Rebalancing

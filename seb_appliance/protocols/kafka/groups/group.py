@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.clock import Timer
-from seb_appliance.protocols.kafka.groups.codes import ErrorCode
+from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.member import Member
 from seb_appliance.protocols.kafka.groups.values import (
     DescribedGroup,

@@ -7,7 +7,7 @@ import asyncio
 from seb_appliance import limits
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.clock import Timer
-from seb_appliance.protocols.kafka.groups.codes import ErrorCode
+from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.values import (
     DescribedMember,
     JoinRequest,

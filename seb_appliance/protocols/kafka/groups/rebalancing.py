@@ -13,7 +13,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.clock import Clock
-from seb_appliance.protocols.kafka.groups.codes import ErrorCode
+from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.group import Group
 from seb_appliance.protocols.kafka.groups.member import Member
 from seb_appliance.protocols.kafka.groups.values import State, SyncResult
