@@ -7,9 +7,10 @@ committed, which cannot fail. A request lies in one window, so in one entry, so 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.access import audit
@@ -20,7 +21,7 @@ from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.deciding import Decisions
 from seb_appliance.broker.append.deduplication import Deduplication, ProducerStamp, RequestStamp
 from seb_appliance.broker.append.transactions import Held, Transacted, Transaction, too_many_topics
-from seb_appliance.broker.append.window import Gathered, Window
+from seb_appliance.broker.append.window import Placeable, Window
 from seb_appliance.broker.append.writes import Admitted, Duplicate, Writes
 from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import check_commit
@@ -28,14 +29,13 @@ from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import check_topic_name
-from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords, Prepared
+from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords
 from seb_appliance.errors import BadRequestError, SebError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.contents import Produced
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(msgspec.Struct, frozen=True, gc=False):
     """What makes an append safe to repeat, or conditional. `expected_offset`: the log must end
     there."""
 
@@ -152,8 +152,10 @@ class Appends:
         self._note_use(owner, now_us)
         reservation = Reservation(self._pending, owner)
         held_bytes = limits.PENDING_REQUEST_BYTES + size_bytes
+        held_bytes += _count(records) * limits.PENDING_RECORD_BYTES
         try:
-            reservation.grow(held_bytes + _count(records) * limits.PENDING_RECORD_BYTES)
+            if not reservation.try_grow(held_bytes):  # which takes half the time
+                reservation.grow(held_bytes)
         except SebError as error:
             on_done.failed(error)
             return
@@ -369,7 +371,7 @@ class Appends:
         if duplicate is not None:
             return duplicate
         draft = steps.draft(by)
-        prepared: dict[str, Prepared | Gathered] = {
+        prepared: dict[str, Placeable] = {
             topic: steps.prepare(records, steps.check_topic(key, topic, draft))
             for topic, records in produce.items()
         }

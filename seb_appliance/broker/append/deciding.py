@@ -14,7 +14,7 @@ from seb_appliance.broker.access.grants import Authorizer
 from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
 from seb_appliance.broker.append.deduplication import Deduplication, ProducerStamp, RequestStamp
 from seb_appliance.broker.append.transactions import HeldTopic
-from seb_appliance.broker.append.window import Gathered, Window
+from seb_appliance.broker.append.window import Placeable, Window
 from seb_appliance.broker.append.writes import Admitted, Duplicate, Writes
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.topics.catalog import Catalog
@@ -128,7 +128,7 @@ class Decisions:
         """Raises Refusal."""
         return self.admission.prepare(records, effective, self._clock.wall_us())
 
-    def place(self, draft: Draft, prepared: Mapping[str, Prepared | Gathered]) -> None:
+    def place(self, draft: Draft, prepared: Mapping[str, Placeable]) -> None:
         delayed = sum(one.count for records in prepared.values() for one in records.delays)
         if delayed:
             self._delays.shares.check(draft.by.owner, delayed)

@@ -6,8 +6,10 @@ A repeat of something that is not stored yet waits for it and gets its answer.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.retry_results import (
@@ -76,8 +78,7 @@ class RequestStamp:
     body_hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerStamp:
+class ProducerStamp(msgspec.Struct, frozen=True, gc=False):
     """`counts_records`: `seq` is that of the first record, from 0 up to and with 2^31 - 1, then
     from 0 again; such a stamp has no checksum. A producer id has one way of counting for as long
     as it is remembered. (Ids by HTTP have visible ASCII characters; whoever else names producers
@@ -86,7 +87,7 @@ class ProducerStamp:
     producer_id: str
     epoch: int
     seq: int
-    checksum: int | None = field(default=None, compare=False)
+    checksum: int | None = None
     counts_records: bool = False
 
     @property

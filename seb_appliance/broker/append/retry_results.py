@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from seb_appliance import limits
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
@@ -140,8 +142,7 @@ def _unpacked(row: bytes) -> RequestResult:
     return RequestResult(scope, body_hash, produced)
 
 
-@dataclass(frozen=True, slots=True)
-class Producer:
+class Producer(msgspec.Struct, frozen=True, gc=False):
     """An idempotent producer on one topic. `recent`: its last requests (at most 5), oldest first.
     `used_us`: the time of the newest one's entry."""
 
@@ -205,6 +206,10 @@ class Producers:
 
     def get(self, topic_id: int, producer_id: str) -> Producer | None:
         return self._by_id.get((topic_id, producer_id))
+
+    def of_topic(self, topic_id: int) -> list[Producer]:
+        """The longest idle first."""
+        return [self._by_id[topic_id, name] for name in self._of_topic.get(topic_id, ())]
 
     def apply(self, topic_id: int, appends: Iterable[ProducerAppend], created_us: int) -> None:
         for append in appends:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.broker.callbacks import tell
@@ -129,6 +129,9 @@ class Gathered:
         self.timestamp_us = prepared.timestamp_us
 
 
+Placeable: TypeAlias = Prepared | Gathered
+
+
 class Window:
     """`steps` are events and, at the place of a topic's first append, the topic's id. A window
     is done when its entry was applied, or never will be because the writer is fenced."""
@@ -176,11 +179,7 @@ class Window:
         self.size_bytes += size_bytes
 
     def add_records(
-        self,
-        topic_id: int,
-        next_offset: int,
-        compressor: Compressor | None,
-        prepared: Prepared | Gathered,
+        self, topic_id: int, next_offset: int, compressor: Compressor | None, prepared: Placeable
     ) -> None:
         runs = self.topics.get(topic_id)
         if runs is None:

@@ -6,7 +6,7 @@ like a record and is stored in the same entry; only an operator's reset does not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from seb_appliance import limits
@@ -17,6 +17,7 @@ from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.groups.admission import Commit, GroupAdmission
 from seb_appliance.broker.groups.groups import (
+    Committed,
     GroupRead,
     GroupTopicView,
     GroupView,
@@ -87,6 +88,20 @@ class ConsumerGroups:
         """None: the group has no offset on the topic. Raises BadNameError."""
         committed = self._catalog.groups.offsets(check_group_name(group)).get(topic_id)
         return None if committed is None else committed.offset
+
+    def committed_of(self, group: str, topics: Iterable[str] | None = None) -> dict[str, Committed]:
+        """The group's offsets with their metadata, by topic name: on these topics, or on all
+        (None). Topics without one are left out. Raises BadNameError."""
+        offsets = self._catalog.groups.offsets(check_group_name(group))
+        if topics is None:
+            found = list(map(self._catalog.find_id, offsets))
+        else:
+            found = list(map(self._catalog.find, topics)) if offsets else []
+        return {
+            topic.name: offsets[topic.topic_id]
+            for topic in found
+            if topic is not None and topic.topic_id in offsets
+        }
 
     async def commit(
         self, commit: Commit, reservation: Reservation, by: Actor = THE_APPLIANCE

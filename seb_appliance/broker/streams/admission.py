@@ -397,7 +397,7 @@ class StreamAdmission:
             return done
         closed_by = stream.closed_by
         if closed_by is not None and closed_by.producer_id == asked.producer.producer_id:
-            if asked.producer == _stamp(closed_by):
+            if _closed_by(asked.producer) == closed_by:
                 return done
             if asked.producer.epoch < closed_by.epoch:
                 error = StaleEpochError(
@@ -439,8 +439,7 @@ class StreamAdmission:
         if asked.seq is not None:
             stream = replace(stream, last_seq=asked.seq)
         if asked.close:
-            by = asked.producer
-            closed_by = None if by is None else ClosedBy(by.producer_id, by.epoch, by.seq)
+            closed_by = None if asked.producer is None else _closed_by(asked.producer)
             stream = replace(stream, closed=True, closed_by=closed_by)
         return stream
 
@@ -468,5 +467,5 @@ class StreamAdmission:
         ]
 
 
-def _stamp(closed_by: ClosedBy) -> ProducerStamp:
-    return ProducerStamp(closed_by.producer_id, closed_by.epoch, closed_by.seq)
+def _closed_by(stamp: ProducerStamp) -> ClosedBy:
+    return ClosedBy(stamp.producer_id, stamp.epoch, stamp.seq)
