@@ -29,7 +29,7 @@ class PendingMember(NamedTuple):
 
 
 class Group:
-    """`leader`: id of the member who assigns, or None without members. `waiting`: members who
+    """`leader`: id of the member who assigns, or None if it is gone. `waiting`: members who
     wait to join. `unsynced`: those who were told of the generation and have not asked for their
     assignment. `timer`: the end of the phase. `first_s`, `newest_s`: while it forms, the times at
     which its first and its newest member joined."""
@@ -82,7 +82,7 @@ class Group:
 
     def drop(self, member: Member, error: ErrorCode) -> None:
         """Without the member; what it waits for is answered with the error."""
-        self.answer_join(member, JoinResult(error, member.member_id))
+        self.refuse_join(member, error)
         member.refuse_sync(error)
         del self.members[member.member_id]
         if member.instance_id is not None:
@@ -90,7 +90,7 @@ class Group:
         self.unsynced.discard(member.member_id)
         self._unsupport(member)
         if self.leader == member.member_id:
-            self.leader = next(iter(self.members), None)
+            self.leader = None  # until the next generation, which begins without it
         if member.timer is not None:
             member.timer.cancel()
         member.room.release()
@@ -152,16 +152,22 @@ class Group:
 
     def wait_to_join(self, member: Member, future: asyncio.Future[JoinResult]) -> None:
         """An older request of the member, whose connection has probably ended, is refused."""
-        self.answer_join(member, JoinResult(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        self.refuse_join(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.joining = future
         self.waiting += 1
 
     def answer_join(self, member: Member, result: JoinResult) -> None:
+        """It waits for that."""
         waiting, member.joining = member.joining, None
-        if waiting is not None:
-            self.waiting -= 1
-            if not waiting.done():  # its connection may have cancelled it
-                waiting.set_result(result)
+        self.waiting -= 1
+        assert waiting is not None
+        if not waiting.done():  # its connection may have cancelled it
+            waiting.set_result(result)
+
+    def refuse_join(self, member: Member, error: ErrorCode) -> None:
+        """If it waits for that."""
+        if member.joining is not None:
+            self.answer_join(member, JoinResult(error, member.member_id))
 
     def elect(self) -> bool:
         """The leader is a member who joins; False if nobody does."""

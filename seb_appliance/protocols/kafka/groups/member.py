@@ -96,12 +96,14 @@ class Member:
             self.assignment,
         )
 
-    def answer_sync(self, result: SyncResult) -> bool:
-        """False if it does not wait for an answer."""
+    def answer_sync(self, result: SyncResult) -> None:
+        """It waits for that."""
         waiting, self.syncing = self.syncing, None
-        if waiting is not None and not waiting.done():  # its connection may have cancelled it
+        assert waiting is not None
+        if not waiting.done():  # its connection may have cancelled it
             waiting.set_result(result)
-        return waiting is not None
 
-    def refuse_sync(self, error: ErrorCode) -> bool:
-        return self.answer_sync(SyncResult(error))
+    def refuse_sync(self, error: ErrorCode) -> None:
+        """If it waits for that."""
+        if self.syncing is not None:
+            self.answer_sync(SyncResult(error))

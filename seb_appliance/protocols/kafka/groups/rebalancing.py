@@ -33,7 +33,8 @@ class Rebalancing:
         if group.state is State.PREPARING:
             return
         for member in group.members.values():
-            if member.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS):
+            if member.syncing is not None:
+                member.refuse_sync(ErrorCode.REBALANCE_IN_PROGRESS)
                 self.hear(member)
         group.drop_assignments()
         group.unsynced.clear()
@@ -61,7 +62,8 @@ class Rebalancing:
         group.state = State.STABLE
         for member in group.members.values():
             member.assignment = assignments.get(member.member_id, b"")
-            if member.answer_sync(self.synced(group, member)):
+            if member.syncing is not None:
+                member.answer_sync(self.synced(group, member))
                 self.hear(member)
 
     def synced(self, group: Group, member: Member) -> SyncResult:
