@@ -281,6 +281,8 @@ class Broker:
     def bucket_id(self) -> bytes:
         """16 bytes that differ for each bucket."""
         return self._journal.bucket_id
+
+    @property
     def epoch(self) -> int:
         """The number of this writer, of a standby that of the writer it follows."""
         return self._journal.epoch

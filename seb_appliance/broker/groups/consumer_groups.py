@@ -295,6 +295,23 @@ class ConsumerGroups:
 
         await self._audited.store(admit, by)
 
+    async def forget(self, group: str, topics: Collection[str], by: Actor = THE_APPLIANCE) -> None:
+        """Delete its offsets on these topics, and its lease. Raises GroupNotFoundError."""
+
+        def admit(window: Window) -> Action | None:
+            stood = self._admission.offsets_of(group)
+            gone = [name for name in topics if name in stood]
+            if not gone and stood:
+                return None
+            kept = self._admission.committed_except(group, gone)
+            self._admission.admit_deleted(window, group)
+            if kept:
+                self._admission.admit_checked(window, group, kept, by)
+            before = audit.of_offsets({name: stood[name] for name in gone})
+            return Action("group_offsets_deleted", "group", group, before)
+
+        await self._audited.store(admit, by)
+
     async def _view(self, group: str, sees: Sees) -> GroupView | None:
         """None if there is no such group, or the caller may see nothing of it."""
         found = self._catalog.groups.get(group)

@@ -42,7 +42,7 @@ _HELD_FROM_BYTES: Final = 16 * limits.KIB  # an unfinished request of more is he
 _TURN_S: Final = 0.002  # work between two turns of the event loop
 
 
-class Server(Protocol):
+class Port(Protocol):
     """The port, which its connections tell what happens."""
 
     broker: Broker
@@ -61,7 +61,7 @@ class Server(Protocol):
 class Connection(asyncio.Protocol):
     """`wants_token`: the next request is a bare SASL token, as SaslHandshake 0 has it."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Port) -> None:
         self._server = server
         self.broker = server.broker
         self._framer = Framer()
@@ -138,6 +138,11 @@ class Connection(asyncio.Protocol):
     def key(self) -> ApiKeyView:
         assert self._key is not None
         return self._key
+
+    @property
+    def waiting(self) -> int:
+        """Requests that are not answered."""
+        return len(self._requests)
 
     @property
     def has_key(self) -> bool:

@@ -6,9 +6,10 @@ restart aborts what is open: its producer is told that its producer id is not kn
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.broker.append.deduplication import ProducerStamp
@@ -21,14 +22,14 @@ from seb_appliance.clock import Timer
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 
-Identity = tuple[int, int]  # producer id and epoch
+Identity: TypeAlias = tuple[int, int]  # producer id and epoch
 _EPOCH_MAX: Final = (1 << 15) - 2
 
 
 @dataclass(slots=True)
 class _Open:
     """A transactional id. `held`: its open transaction, None if there is none. `ended`: how the
-    last one ended, so that EndTxn may be repeated. `is_ending`: it is being stored."""
+    last one ended, so that EndTxn may be repeated. `storing`: what stores it."""
 
     producer_id: int
     epoch: int
@@ -37,7 +38,7 @@ class _Open:
     held: Held | None = None
     timer: Timer | None = None
     ended: bool | None = None
-    is_ending: bool = False
+    storing: asyncio.Task[None] | None = None
     partitions: set[str] = field(default_factory=set)
 
 
@@ -72,7 +73,7 @@ class Transactions:
             self._forget_one(key.api_key_id)
             self.room.take(key.api_key_id, 1)
             known = self._by_id[place] = _Open(self._new_producer_id(), -1, 0.0, now_s)
-        elif known.is_ending:
+        elif known.storing is not None:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "A transaction is being stored.")
         elif given[0] >= 0 and given != (known.producer_id, known.epoch):
             raise KafkaError(ErrorCode.PRODUCER_FENCED, "A newer producer has this id.")
@@ -136,26 +137,42 @@ class Transactions:
             found.ended = commits
             self.committed += commits
             return
-        found.is_ending = True
         self._stop_timer(found)
+        found.storing = asyncio.create_task(self._store(key, found, held, address))
+        await asyncio.shield(found.storing)  # also if this client goes away
+
+    async def _store(self, key: ApiKeyView, found: _Open, held: Held, address: str) -> None:
+        """Waits until the outcome is known. Raises SebError."""
+        stored = False
         try:
-            transaction = Transaction({}, held=held)
-            await self._broker.appends.transact(key, transaction, held.reservation, address=address)
-        except SebError:
-            found.held, found.ended = None, None
-            found.partitions.clear()
-            self.aborted += 1
-            raise
+            await self._broker.appends.transact(
+                key,
+                Transaction({}, held=held),
+                held.reservation,
+                limits.KAFKA_TRANSACTION_MS_MAX,
+                address=address,
+            )
+            stored = True
         finally:
-            found.is_ending = False
-        found.held, found.ended = None, True
-        found.partitions.clear()
-        self.committed += 1
+            found.held, found.storing = None, None
+            found.partitions.clear()
+            found.ended = True if stored else None
+            self.committed += stored
+            self.aborted += not stored
+
+    def topics_to_commit(self, group: str) -> set[str]:
+        """On which open transactions commit offsets of the group."""
+        return {
+            topic
+            for one in self._by_id.values()
+            if one.held is not None and group in one.held.commits
+            for topic in one.held.commits[group].offsets
+        }
 
     def close(self) -> None:
         """The appliance stops: what is open is aborted."""
         for one in self._by_id.values():
-            if not one.is_ending:
+            if one.storing is None:
                 self._abandon(one)
 
     # --- inside ---
@@ -168,7 +185,7 @@ class Transactions:
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, text)
         if found.epoch != producer[1]:
             raise KafkaError(ErrorCode.PRODUCER_FENCED, "A newer producer has this id.")
-        if found.is_ending:
+        if found.storing is not None:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, "A transaction is being stored.")
         found.used_s = self._broker.clock.monotonic_s()
         return found
@@ -184,7 +201,7 @@ class Transactions:
 
     def _is_late(self, found: _Open) -> None:
         """As in Kafka: the transaction is aborted and its producer fenced."""
-        if not found.is_ending and found.held is not None:
+        if found.storing is None and found.held is not None:
             self._abandon(found)
             found.epoch += 1
 
@@ -210,7 +227,7 @@ class Transactions:
         own = [
             (one.used_s, place)
             for place, one in self._by_id.items()
-            if place[0] == owner and one.held is None and not one.is_ending
+            if place[0] == owner and one.held is None and one.storing is None
         ]
         if own:
             del self._by_id[min(own)[1]]

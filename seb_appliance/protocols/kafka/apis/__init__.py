@@ -1,1 +1,1 @@
-"""The APIs of Kafka: one function each, which `requests.handles` registers."""
+"""The APIs of Kafka: a function for each, which `requests.handles` registers."""

@@ -146,9 +146,7 @@ class _Fetch:
 
     def _asked(self, part: _Part, left_bytes: int) -> ReadRequest:
         most_bytes = max(1, min(part.max_bytes, left_bytes))
-        return ReadRequest(
-            From(offset=part.offset), max_records=_RECORDS_MAX, max_bytes=most_bytes
-        )
+        return ReadRequest(From(offset=part.offset), max_records=_RECORDS_MAX, max_bytes=most_bytes)
 
     async def _read(self) -> Message:
         """All that there is room for, with pauses for others."""

@@ -18,6 +18,7 @@ from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
 
+PRODUCER_PREFIX: Final = "kafka "  # of ids; the space keeps them apart from those of HTTP
 _ACKS: Final = (-1, 0, 1)
 _NO_ROOM: Final = (OverloadedError, ShareExceededError)
 _RETRY_S: Final = 0.1  # while there is no room
@@ -37,8 +38,7 @@ def produce(server: Server, request: Request) -> None:
 
 
 def stamp_of(producer: ProducerOf) -> ProducerStamp:
-    """The space keeps the ids apart from those that come by HTTP."""
-    name = f"kafka {producer.producer_id}"
+    name = f"{PRODUCER_PREFIX}{producer.producer_id}"
     return ProducerStamp(name, producer.epoch, producer.base_sequence, counts_records=True)
 
 
@@ -123,7 +123,7 @@ class _Produce:
                     later.append(part)
         if later:
             self._request.caller.hold(self._request)
-            self._server.start(self._store_later(later))
+            self._server.go(self._store_later(later))
         else:
             self.told()
 

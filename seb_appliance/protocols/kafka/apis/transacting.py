@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.errors import SebError
-from seb_appliance.protocols.kafka.apis.committing import may_commit
+from seb_appliance.protocols.kafka.apis.committing import (
+    answer_of,
+    asked_of,
+    check,
+    commit_of,
+    may_commit,
+)
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError, code_of
 from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
@@ -123,38 +128,20 @@ async def txn_offset_commit(server: Server, request: Request) -> Message:
         body["group_instance_id"],
         is_transactional=True,
     )
-    asked = {
-        topic_of(topic["name"], one["partition_index"]): (topic["name"], one)
-        for topic in body["topics"]
-        for one in topic["partitions"]
-    }
-    if not code:
-        code = await may_commit(server, request, group, asked)
-    if not code:
-        commit = Commit(
-            group,
-            {topic: one["committed_offset"] for topic, (_, one) in asked.items()},
-            {topic: one["committed_metadata"] or "" for topic, (_, one) in asked.items()},
-            allow_backward=True,
-        )
+    asked = asked_of(body)
+    code = code or await may_commit(server, request, group, asked)
+    refused = dict.fromkeys(asked, code) if code else check(server, asked)
+    if not refused:
         try:
             server.transactions.commit_offsets(
-                request.caller.key, body["transactional_id"], _identity(body), commit
+                request.caller.key,
+                body["transactional_id"],
+                _identity(body),
+                commit_of(group, asked),
             )
         except (SebError, KafkaError) as error:
-            code = _code(error, request)
-    return {
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    {"partition_index": one["partition_index"], "error_code": code}
-                    for one in topic["partitions"]
-                ],
-            }
-            for topic in body["topics"]
-        ]
-    }
+            refused = dict.fromkeys(asked, _code(error, request))
+    return answer_of(body, refused)
 
 
 @handles(26)
