@@ -93,7 +93,8 @@ class Held:
         self.size_bytes = size_bytes
 
     def commit(self, commit: Commit) -> None:
-        """Its offsets replace those of the same group and topics. Raises BadRequestError."""
+        """Its offsets replace those of the same group and topics. Raises BadRequestError,
+        RequestTooLargeError, ShareExceededError, OverloadedError."""
         known = self.commits.get(commit.group)
         if known is not None:
             commit = replace(
@@ -101,16 +102,29 @@ class Held:
                 offsets={**known.offsets, **commit.offsets},
                 metadata={**known.metadata, **commit.metadata},
             )
-        if known is None and len(self.commits) == limits.HELD_GROUPS_MAX:
+        commits = {**self.commits, commit.group: commit}
+        if len(commits) > limits.HELD_GROUPS_MAX:
             raise BadRequestError(
                 f"A transaction commits offsets of {limits.HELD_GROUPS_MAX} groups at most."
             )
-        others = sum(len(one.offsets) for one in self.commits.values() if one is not known)
-        if others + len(commit.offsets) > limits.OFFSETS_PER_COMMIT_MAX:
+        if sum(len(one.offsets) for one in commits.values()) > limits.OFFSETS_PER_COMMIT_MAX:
             raise BadRequestError(
                 f"A transaction commits {limits.OFFSETS_PER_COMMIT_MAX} offsets at most."
             )
-        self.commits[commit.group] = commit
+        size_bytes = sum(map(_size, commits.values()))
+        if size_bytes > limits.COMMIT_BYTES_MAX:
+            raise RequestTooLargeError(
+                f"The commits of a transaction have {limits.COMMIT_BYTES_MAX} bytes at most; with "
+                f"this one they would have {size_bytes}."
+            )
+        self.reservation.grow(size_bytes - sum(map(_size, self.commits.values())))
+        self.commits = commits
+
+
+def _size(commit: Commit) -> int:
+    """About the bytes of its offsets and metadata, in memory and in an entry."""
+    texts = sum(len(text.encode()) for text in commit.metadata.values())
+    return limits.PENDING_REQUEST_BYTES * len(commit.offsets) + texts
 
 
 def too_many_topics(count: int) -> BadRequestError:

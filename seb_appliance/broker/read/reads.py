@@ -351,14 +351,13 @@ class Reads:
 
     async def newest(self, name: str) -> RecordPlace:
         """The first one of the readable records with the largest timestamp; the log end if there is
-        no record. Where the record with the largest timestamp ever is trimmed or compacted away,
-        the last record, whatever timestamps those before it have: the index knows the largest
-        timestamp of all records up to an offset, not of those behind one. Raises as `read`."""
+        no record. Where the record with the largest timestamp is not readable any more, or not in
+        this fork of its topic, it is the last record: the index knows the largest timestamp up to
+        an offset, not behind one. Raises as `read`."""
         topic = self._catalog.topic(name)
-        for timestamp_us in sorted(set(self._index.largest_timestamps(topic)), reverse=True):
-            found = await self._place_of_time(topic, timestamp_us)
-            if found.timestamp_us is not None:
-                return found
+        found = await self._place_of_time(topic, self._index.largest_timestamp_us(topic))
+        if found.timestamp_us is not None:
+            return found
         last = max(topic.log_end_offset - 1, topic.log_start_offset)
         return await self._place_behind(topic, last, 0)
 

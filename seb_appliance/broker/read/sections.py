@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
-from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
@@ -109,14 +108,13 @@ class SectionIndex:
         row = rows.row_at_time(timestamp_us)
         return max(rows.bases[row] if row < len(rows) else min(rows.end, end), begin)
 
-    def largest_timestamps(self, topic: Topic) -> Iterator[int]:
-        """The largest timestamps of a topic and those it was forked from, in µs: of what is and of
-        what was in segments and in entries, each up to the end."""
-        above: Topic | None = topic
-        while above is not None:
-            yield above.stored.newest
-            yield above.index.newest
-            above = above.parent
+    def largest_timestamp_us(self, topic: Topic) -> int:
+        """No record of the topic has a larger timestamp. One had this, which may be trimmed, may be
+        compacted away, or may lie in the parent behind the fork offset."""
+        largest_us = max(topic.stored.newest, topic.index.newest)
+        if topic.parent is None:
+            return largest_us
+        return max(largest_us, self.largest_timestamp_us(topic.parent))
 
     async def bytes_from(self, topic: Topic, offset: int) -> int:
         """About how many bytes are stored from `offset` on, including what a fork shares. Raises
