@@ -108,8 +108,8 @@ def _encode_run(
 
 
 def _encode(run: PlainRun, base_offset: int, created_us: int) -> bytes:
-    value = run.values[0]
-    if len(run.values) == 1 and value is not None and run.keys is None and run.headers is None:
+    is_one = len(run.values) == 1 and run.keys is None and run.headers is None
+    if is_one and (value := run.values[0]) is not None:
         return batch.encode_value(
             value, run.timestamps_us[0], base_offset=base_offset, created_us=created_us
         )

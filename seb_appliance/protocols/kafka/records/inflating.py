@@ -79,6 +79,8 @@ def _unsnappy(stored: Bytes, max_bytes: int) -> Bytes:
 
 
 def _unsnappy_blocks(stored: Bytes, max_bytes: int) -> bytes:
+    if len(stored) < _XERIAL_HEAD_BYTES:
+        raise _undecodable("the data ends too early")
     blocks: list[Bytes] = []
     blocks_max = _XERIAL_BLOCKS_FREE + max_bytes // _XERIAL_BLOCK_BYTES_MIN
     left_bytes = max_bytes

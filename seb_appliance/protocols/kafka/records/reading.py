@@ -58,7 +58,7 @@ def read_batches(data: Bytes, max_bytes: int) -> Incoming:
 async def read_batches_in_slices(data: Bytes, max_bytes: int) -> Incoming:
     """As `read_batches`, with pauses for others. `data` must stay as it is until it returns."""
     reader = _Reader(data, max_bytes)
-    for head, stored in reader.batches():
+    async for head, stored in in_slices(reader.batches()):  # there may be many small ones
         codec = head.attributes & CODEC_BITS
         body = await _inflate(codec, stored, reader.left_bytes) if codec else None
         async for _ in in_slices(reader.steps(head, body)):
@@ -108,7 +108,8 @@ class _Reader:
         until = self._at + LENGTH_FROM + head.length if inflated is None else len(body)
         if until - at > self.left_bytes:
             raise RecordsError(
-                MESSAGE_TOO_LARGE, f"The records have more than {self.left_bytes} bytes left."
+                MESSAGE_TOO_LARGE,
+                f"The records have {until - at} bytes; {self.left_bytes} are left for them.",
             )
         self.left_bytes -= until - at
         self._columns.begin(body, at, until, head.record_count, head.base_timestamp_ms)
