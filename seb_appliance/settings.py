@@ -317,8 +317,8 @@ class Settings:
     )
     kafka_advertise: str | None = _text(
         None,
-        "Host and port that Kafka clients connect to, such as broker.example.org:9092. Needed where "
-        "`host` is not a loopback address.",
+        "Host and port that Kafka clients connect to, such as broker.example.org:9092. Needed "
+        "where `host` is not a loopback address.",
         default_words="host and kafka_port",
     )
     kafka_partitions: int = _number(

@@ -19,7 +19,6 @@ from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import Timer
-from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 
 Identity: TypeAlias = tuple[int, int]  # producer id and epoch

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final
 
 import msgspec
@@ -49,11 +50,10 @@ def failed(error: SebError | KafkaError) -> Message:
 async def create_topics(server: Server, request: Request) -> Message:
     """Any replication factor is taken: the bucket replicates."""
     answers = []
-    names = [one["name"] for one in request.body["topics"]]
+    times = Counter(one["name"] for one in request.body["topics"])
     for one in request.body["topics"]:
         try:
-            if names.count(one["name"]) > 1:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice.")
+            _check_once(times[one["name"]])
             answer = await _create(server, request, one)
         except (SebError, KafkaError) as error:
             answer = failed(error)
@@ -89,7 +89,7 @@ async def _create(server: Server, request: Request, asked: Message) -> Message:
 async def _make(
     server: Server, request: Request, name: str, partitions: range, settings: TopicSettings
 ) -> None:
-    for partition in reversed(partitions):  # partition 0 last: then all are there
+    for partition in reversed(partitions):  # the first one last: then all of them count
         await server.broker.topics.create(topic_of(name, partition), settings, by(request))
 
 
@@ -99,6 +99,11 @@ def _effective(server: Server, settings: TopicSettings) -> TopicSettings:
         return server.broker.topics.effective(settings)
     except SebError as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.detail) from error
+
+
+def _check_once(times: int) -> None:
+    if times > 1:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "The topic is named twice.")
 
 
 def _check_manages(request: Request, name: str) -> None:
@@ -121,23 +126,25 @@ def _check_count(name: str, count: int) -> None:
 async def create_partitions(server: Server, request: Request) -> Message:
     answers = []
     for one in request.body["topics"]:
-        name = one["name"]
         try:
-            _check_manages(request, name)
-            settings = server.broker.topics.get(name).settings
-            count = count_of(server.broker.topics, name)
-            if one["count"] <= count:
-                text = f"The topic has {count} partitions already."
-                raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
-            _check_count(name, one["count"])
-            if not request.body["validate_only"]:
-                for partition in range(count, one["count"]):
-                    added = range(partition, partition + 1)
-                    await _make(server, request, name, added, settings)
-            answers.append({"name": name})
+            await _add(server, request, one["name"], one["count"])
+            answers.append({"name": one["name"]})
         except (SebError, KafkaError) as error:
-            answers.append({"name": name, **failed(error)})
+            answers.append({"name": one["name"], **failed(error)})
     return {"results": answers}
+
+
+async def _add(server: Server, request: Request, name: str, wanted: int) -> None:
+    """Raises SebError, KafkaError."""
+    _check_manages(request, name)
+    settings = server.broker.topics.get(name).settings
+    count = count_of(server.broker.topics, name)
+    if wanted <= count:
+        text = f"The topic has {count} partitions already."
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, text)
+    _check_count(name, wanted)
+    if not request.body["validate_only"]:
+        await _make(server, request, name, range(count, wanted), settings)
 
 
 # --- delete ---
