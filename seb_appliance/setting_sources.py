@@ -120,10 +120,7 @@ def _check_relations(settings: Settings) -> None:
         )
     _check_values(settings)
     _check_syslog(settings)
-    if settings.mqtt_port is None and settings.mqtt_tls_certificate is not None:
-        raise ConfigurationError("mqtt_tls_certificate needs mqtt_port")
-    if settings.mqtt_tls_certificate is None and settings.mqtt_tls_client_ca is not None:
-        raise ConfigurationError("mqtt_tls_client_ca needs mqtt_tls_certificate")
+    _check_ports(settings)
     if settings.linger_ms == "auto" and settings.budget is None:
         raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
     if settings.linger_ms == "auto" and not linger <= settings.linger_max_ms <= half_timeout:
@@ -152,6 +149,22 @@ def _check_syslog(settings: Settings) -> None:
         )
 
 
+def _check_ports(settings: Settings) -> None:
+    for port, certificate, authorities in (
+        ("mqtt_port", "mqtt_tls_certificate", "mqtt_tls_client_ca"),
+        ("kafka_port", "kafka_tls_certificate", "kafka_tls_client_ca"),
+    ):
+        for name, needed in ((certificate, port), (authorities, certificate)):
+            if getattr(settings, name) is not None and getattr(settings, needed) is None:
+                raise ConfigurationError(f"{name} needs {needed}")
+    is_reachable = settings.kafka_port is not None and not is_loopback(settings.host)
+    if is_reachable and settings.kafka_advertise is None:
+        raise ConfigurationError(
+            "kafka_port needs kafka_advertise, the host and port that clients connect to, since "
+            f"host is {settings.host!r}"
+        )
+
+
 def _check_values(settings: Settings) -> None:
     """What is parsed when it is used: prices, budget, proxies."""
     if (settings.prices == "own") != (settings.own_prices is not None):
@@ -162,6 +175,7 @@ def _check_values(settings: Settings) -> None:
         ("trusted_proxies", lambda: settings.proxies),
         ("syslog_networks", lambda: settings.syslog_senders),
         ("push_networks", lambda: settings.push_receivers),
+        ("kafka_advertise", lambda: settings.kafka_advertised),
         ("table_reader_key", lambda: settings.table_reader),
     ):
         try:

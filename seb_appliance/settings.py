@@ -25,6 +25,14 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _GIB: Final = 1024 * limits.MIB
 
 
+def _host_and_port(text: str) -> tuple[str, int]:
+    """Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not (host and port.isdigit() and int(port) <= 65_535):
+        raise ValueError(f"{text!r} is not HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
 def _networks(text: str | None) -> tuple[Network, ...]:
     """Raises ValueError."""
     return tuple(map(ipaddress.ip_network, text.split(","))) if text else ()
@@ -301,6 +309,34 @@ class Settings:
         "API key.",
         default_words="none",
     )
+    kafka_port: int | None = _number(
+        None,
+        "Port of the Kafka protocol, on the address of `host` (docs/KAFKA.md).",
+        (0, 65_535),
+        default_words="none",
+    )
+    kafka_advertise: str | None = _text(
+        None,
+        "Host and port that Kafka clients connect to, such as broker.example.org:9092. Needed "
+        "where `host` is not a loopback address.",
+        default_words="host and kafka_port",
+    )
+    kafka_partitions: int = _number(
+        1,
+        "Partitions of a topic that a Kafka client makes by its first use.",
+        (1, limits.KAFKA_PARTITIONS_MAX),
+    )
+    kafka_tls_certificate: Path | None = _path(  # noqa: RUF009 - a field
+        None,
+        "PEM file with certificate and key: the Kafka port is SASL_SSL then.",
+        default_words="none",
+    )
+    kafka_tls_client_ca: Path | None = _path(  # noqa: RUF009 - a field
+        None,
+        "PEM file with authorities: Kafka clients need a certificate of theirs then, besides the "
+        "API key.",
+        default_words="none",
+    )
     push_networks: str | None = _text(
         None,
         "Addresses and networks that subscriptions may send to although they are not public, such "
@@ -416,10 +452,12 @@ class Settings:
     @property
     def syslog_address(self) -> tuple[str, int]:
         """Host and port of `syslog_listen`. Raises ValueError."""
-        host, _, port = (self.syslog_listen or "").rpartition(":")
-        if not (host and port.isdigit() and int(port) <= 65_535):
-            raise ValueError(f"{self.syslog_listen!r} is not HOST:PORT")
-        return host.strip("[]"), int(port)
+        return _host_and_port(self.syslog_listen or "")
+
+    @property
+    def kafka_advertised(self) -> tuple[str, int] | None:
+        """Host and port of `kafka_advertise`. Raises ValueError."""
+        return None if self.kafka_advertise is None else _host_and_port(self.kafka_advertise)
 
     @property
     def table_reader(self) -> tuple[str, str] | None:

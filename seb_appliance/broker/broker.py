@@ -39,7 +39,8 @@ from seb_appliance.broker.ports import (
     State,
 )
 from seb_appliance.broker.queues.work_queues import WorkQueues
-from seb_appliance.broker.read.reads import Manifests, Reads
+from seb_appliance.broker.read.manifests import Manifests
+from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.read.sections import SectionIndex, SectionReader
 from seb_appliance.broker.read.waiting import (
     Follower,
@@ -248,6 +249,8 @@ class Broker:
         )
         self.look_for_newer_writer = self._readiness.look_for_newer_writer
         self.wait_at_end = self._reads.wait_at_end
+        self.offset_at = self._reads.offset_at
+        self.newest_record = self._reads.newest
         self.replicate = self._sequencer.replicate
         self.audit = self._state.audit
 
@@ -273,6 +276,16 @@ class Broker:
     def durability(self) -> str:
         """Where an acknowledged record is: `s3`, `disk` or `memory`."""
         return self._journal.durability
+
+    @property
+    def bucket_id(self) -> bytes:
+        """16 bytes that differ for each bucket."""
+        return self._journal.bucket_id
+
+    @property
+    def epoch(self) -> int:
+        """The number of this writer, of a standby that of the writer it follows."""
+        return self._journal.epoch
 
     @property
     def stopping(self) -> bool:

@@ -47,6 +47,10 @@ class NewRecords:
     timestamps_us: list[int | None] | None = None
     delayed: Sequence[Delayed] = ()
 
+    @property
+    def count(self) -> int:
+        return len(self.values)
+
 
 @dataclass(slots=True)
 class NewBatches:
@@ -70,8 +74,7 @@ class NewBatches:
 RECORD_OVERHEAD_BYTES: Final = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Prepared:
+class Prepared(msgspec.Struct, frozen=True):
     """Checked records with timestamps, without offsets. `size_bytes`: an estimate of their encoded
     size. `timestamps_us` is empty for batches, which have their own; `timestamp_us` is the last
     record's. `delays` are to be kept, their offsets counted from 0."""
@@ -102,7 +105,7 @@ def prepare(
         return Prepared(records, records.count, size_bytes, [], last_us)
     size_bytes = _size(records, max_record_bytes)
     timestamps_us = _timestamps(records, timestamp_us, now_us)
-    return Prepared(records, len(records.values), size_bytes, timestamps_us, timestamps_us[-1])
+    return Prepared(records, records.count, size_bytes, timestamps_us, timestamps_us[-1])
 
 
 def _timestamps(records: NewRecords, timestamp_us: int, now_us: int) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -11,25 +11,28 @@ from seb_appliance.errors import BadBatchError
 from seb_appliance.formats.numbers import Whole
 from seb_appliance.formats.operations import Append, Event, Operation
 
+COUNTS_RECORDS: Final = "records"
 
-class CheckedSeq(
+
+class QualifiedSeq(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
 ):
-    """A seq, and the checksum that the producer gave with it."""
+    """A seq, and the checksum that the producer gave with it; or COUNTS_RECORDS: the seq is that of
+    the request's first record."""
 
     seq: Whole
-    checksum: Whole
+    qualifier: Whole | Literal["records"]
 
 
 class ProducerAppend(
     msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False
 ):
-    """One request of an idempotent producer: where its records went. `numbered`: its seq, with a
-    checksum only where the producer gave one."""
+    """One request of an idempotent producer: where its records went. `numbered`: its seq, qualified
+    only where the producer gave a checksum, or counts records."""
 
     producer_id: str
     epoch: Whole
-    numbered: Whole | CheckedSeq
+    numbered: Whole | QualifiedSeq
     offset: Whole
     count: Whole
     timestamp_us: int
@@ -40,7 +43,13 @@ class ProducerAppend(
 
     @property
     def checksum(self) -> int | None:
-        return None if isinstance(self.numbered, int) else self.numbered.checksum
+        given = None if isinstance(self.numbered, int) else self.numbered.qualifier
+        return given if isinstance(given, int) else None
+
+    @property
+    def counts_records(self) -> bool:
+        """Whether the producer numbers records, not requests."""
+        return not isinstance(self.numbered, int) and self.numbered.qualifier == COUNTS_RECORDS
 
 
 class Section(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):

@@ -89,6 +89,7 @@ MAY_USE = {
     "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
     "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
     "protocols": {
+        "backports",
         "cramjam",
         "crc32c",
         "google",

@@ -9,10 +9,12 @@ answered once that window is stored.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from seb_appliance import limits
-from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.window import Placeable, Window
 from seb_appliance.broker.delays.delaying import still_to_come
 from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.broker.topics.catalog import Catalog
@@ -239,7 +241,7 @@ class Admission:
         self.check_room_for(1, owner)
 
     def place(
-        self, window: Window, name: str, prepared: Prepared, now_us: int, owner: str = OPERATOR
+        self, window: Window, name: str, prepared: Placeable, now_us: int, owner: str = OPERATOR
     ) -> Produced:
         """Give prepared records their offsets; a missing topic is created before them in the
         window. Never refuses: all checks were made."""

@@ -6,21 +6,22 @@ committed, which cannot fail. A request lies in one window, so in one entry, so 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+
+import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import Action, Actor
 from seb_appliance.broker.access.grants import Authorizer
 from seb_appliance.broker.append.acknowledgement import AckCallback, Stored
-from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
+from seb_appliance.broker.append.admission import Refusal
+from seb_appliance.broker.append.deciding import Decisions
 from seb_appliance.broker.append.deduplication import Deduplication, ProducerStamp, RequestStamp
-from seb_appliance.broker.append.transactions import Transacted, Transaction
-from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.transactions import Held, Transacted, Transaction, too_many_topics
+from seb_appliance.broker.append.window import Placeable, Window
 from seb_appliance.broker.append.writes import Admitted, Duplicate, Writes
 from seb_appliance.broker.groups.admission import GroupAdmission
 from seb_appliance.broker.groups.consumer_groups import check_commit
@@ -28,18 +29,13 @@ from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import check_topic_name
-from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords, Prepared
-from seb_appliance.errors import BadRequestError, PreconditionFailedError, SebError
+from seb_appliance.broker.values import ApiKeyView, Appended, NewBatches, NewRecords
+from seb_appliance.errors import BadRequestError, SebError
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
-from seb_appliance.formats.operations import CommittedOffset
-from seb_appliance.formats.topic_settings import TopicSettings
-
-_NO_TOPIC = 0  # an id that no topic has
+from seb_appliance.formats.contents import Produced
 
 
-@dataclass(frozen=True, slots=True)
-class Conditions:
+class Conditions(msgspec.Struct, frozen=True, gc=False):
     """What makes an append safe to repeat, or conditional. `expected_offset`: the log must end
     there."""
 
@@ -51,23 +47,8 @@ class Conditions:
 NO_CONDITIONS = Conditions()
 
 
-@dataclass(slots=True)
-class _Draft:
-    """A request that is being decided: its window, and how soon its topics want that closed."""
-
-    window: Window
-    by: Actor
-    linger_ms: int = limits.LINGER_MS_MAX
-    early_flush: bool = False
-    placed: dict[str, Produced] = field(default_factory=dict)
-
-    def admitted(self) -> Admitted:
-        return Admitted(self.window, self.placed, self.linger_ms, self.early_flush)
-
-
 class Appends:
-    """`may_append_stream`: whether a topic that is a stream takes records now, which counts as a
-    use of it. The room of streams sets it."""
+    """`decisions`: the steps of which what is done here consists."""
 
     def __init__(
         self,
@@ -83,15 +64,12 @@ class Appends:
         failpoints: Failpoints,
     ) -> None:
         """`note_use`: of an API key (its id) at a time."""
-        self.may_append_stream: Callable[[AdmittedTopic], bool] = lambda _: True
+        self.decisions = Decisions(catalog, writes, deduplication, authorizer, settings)
         self._catalog = catalog
         self._writes = writes
         self._admission = writes.admission
         self._sequencer = writes.sequencer
-        self._deduplication = deduplication
         self._groups = groups
-        self._authorizer = authorizer
-        self._settings = settings
         self._linger = writes.linger
         self._pending = writes.pending
         self._note_use = note_use
@@ -127,7 +105,7 @@ class Appends:
             timeout_ms,
         )
         if not isinstance(stored, Duplicate):
-            return self._appended(topic, stored.admitted[topic], stored.window_s, stored.put_s)
+            return self._appended(topic, stored.admitted, stored.window_s, stored.put_s)
         if stored.produced is not None:
             return self._appended(topic, stored.produced[0], replayed=True)
         topic_id = self._catalog.topic(topic).topic_id
@@ -153,6 +131,42 @@ class Appends:
             put_s,
             replayed,
         )
+
+    def append_told(
+        self,
+        key: ApiKeyView,
+        topic: str,
+        records: NewRecords | NewBatches,
+        size_bytes: int,
+        on_done: AckCallback,
+        conditions: Conditions = NO_CONDITIONS,
+        *,
+        address: str = "",
+    ) -> None:
+        """`append`, decided before this returns, so in the order of the calls. `on_done` is told
+        once, perhaps before this returns: `stored` gets the `Produced`, or the `Duplicate` of what
+        was sent before; `failed` gets what `append` would raise. `size_bytes`: of the request's
+        body, which the caller holds no more."""
+        now_us = self._clock.wall_us()
+        owner = key.api_key_id
+        self._note_use(owner, now_us)
+        reservation = Reservation(self._pending, owner)
+        held_bytes = limits.PENDING_REQUEST_BYTES + size_bytes
+        held_bytes += _count(records) * limits.PENDING_RECORD_BYTES
+        try:
+            if not reservation.try_grow(held_bytes):  # which takes half the time
+                reservation.grow(held_bytes)
+        except SebError as error:
+            on_done.failed(error)
+            return
+
+        def command() -> Admitted | Duplicate:
+            decided = None
+            if conditions.request is None and conditions.expected_offset is None:
+                decided = self._admit_plain(topic, records, now_us, conditions.producer)
+            return decided or self._admit(key, topic, records, conditions, address)
+
+        self._writes.tell(command, reservation, on_done)
 
     def append_nowait(
         self,
@@ -206,12 +220,15 @@ class Appends:
             return False
 
     def _admit_plain(
-        self, topic: str, records: bytes | NewRecords | NewBatches, now_us: int
-    ) -> Admitted | None:
+        self,
+        topic: str,
+        records: bytes | NewRecords | NewBatches,
+        now_us: int,
+        stamp: ProducerStamp | None = None,
+    ) -> Admitted | Duplicate | None:
+        """The short way: records to a topic that exists and takes them. None: not here."""
         known = self._admission.find(topic)
-        if known is None or (
-            known.stream is not None and (known.is_closed or not self.may_append_stream(known))
-        ):
+        if known is None or (known.stream is not None and not self.decisions.takes(known)):
             return None
         effective = known.effective
         window = self._sequencer.open_window()
@@ -221,8 +238,14 @@ class Appends:
                 return None
             placed = self._admission.place_value(window, known, records, now_us)
         else:
+            if stamp is not None:
+                duplicate = self.decisions.find_append(topic, stamp, records.count)
+                if duplicate is not None:
+                    return duplicate
             prepared = self._admission.prepare(records, effective, now_us)
             placed = self._admission.place(window, topic, prepared, now_us)
+            if stamp is not None:
+                self.decisions.note_producer(window, placed, stamp)
         self._failpoints.reach("K2")
         return Admitted(
             window, placed, self._linger.of(known.settings), effective.early_flush is True
@@ -236,22 +259,24 @@ class Appends:
         conditions: Conditions,
         address: str,
     ) -> Admitted | Duplicate:
-        duplicate = self._find_request(
+        steps, stamp, count = self.decisions, conditions.producer, records.count
+        duplicate = steps.find_request(
             conditions.request, (topic,), is_append=True
-        ) or self._find_before_close(topic, conditions.producer)
+        ) or steps.find_before_close(topic, stamp, count)
         if duplicate is not None:
             return duplicate
-        draft = self._draft(Actor.of_key(key, address))
-        effective = self._check_topic(key, topic, draft)
-        duplicate = self.find_append(topic, conditions.producer)
+        draft = steps.draft(Actor.of_key(key, address))
+        effective = steps.check_topic(key, topic, draft)
+        duplicate = steps.find_append(topic, stamp, count)
         if duplicate is not None:
             return duplicate
-        self._check_end(topic, conditions.expected_offset)
-        self._place(draft, {topic: self.prepare(records, effective)})
-        if conditions.producer is not None:
-            self.note_producer(draft.window, draft.placed[topic], conditions.producer)
-        self._remember(draft, conditions.request)
-        return draft.admitted()
+        steps.check_end(topic, conditions.expected_offset)
+        steps.place(draft, {topic: steps.prepare(records, effective)})
+        placed = draft.placed[topic]
+        if stamp is not None:
+            steps.note_producer(draft.window, placed, stamp)
+        steps.remember(draft, conditions.request)
+        return Admitted(draft.window, placed, draft.linger_ms, draft.early_flush)
 
     async def admin_produce(
         self, topic: str, records: NewRecords, by: Actor, details: Mapping[str, Any] | None = None
@@ -269,9 +294,9 @@ class Appends:
             known = self._admission.find(topic)
             if known is None:
                 raise self._admission.missing(topic)
-            self._check_takes(topic, known)
+            self.decisions.check_takes(topic, known)
             now_us = self._clock.wall_us()
-            prepared = self.prepare(records, known.effective)
+            prepared = self.decisions.prepare(records, known.effective)
             done = self._admission.place(window, topic, prepared, now_us)
             placed.append(done)
             after = {"offset": done.offset, "records": done.count, **(details or {})}
@@ -291,61 +316,85 @@ class Appends:
         *,
         address: str = "",
     ) -> Transacted:
-        """Store records to several topics and a group's offsets, in one entry or not at all.
-        `address`: as in `append`. Takes `reservation` over. Raises what `append` and
-        `ConsumerGroups.commit` raise, and BadRequestError."""
-        produce, commit = transaction.produce, transaction.commit
+        """Store records to several topics and groups' offsets, in one entry or not at all.
+        `address`: as in `append`. Takes `reservation` over (of what is held, its own). Raises what
+        `append` and `ConsumerGroups.commit` raise, and BadRequestError."""
+        produce = transaction.produce
         stored = await self.store(
             lambda: self._admit_transaction(key, transaction, Actor.of_key(key, address)),
             reservation,
             sum(map(_count, produce.values())),
             timeout_ms,
         )
-        committed = dict(commit.offsets) if commit is not None else {}
+        committed: dict[str, int] = {}
+        for commit in transaction.commits:
+            committed |= commit.offsets
         if not isinstance(stored, Duplicate):
             return Transacted(stored.admitted, committed, self._durability)
         assert stored.produced is not None
         produced = dict(zip(produce, stored.produced, strict=True))
         return Transacted(produced, committed, self._durability, replayed=True)
 
+    def hold(
+        self,
+        key: ApiKeyView,
+        held: Held,
+        topic: str,
+        records: NewRecords | NewBatches,
+        stamp: ProducerStamp | None = None,
+    ) -> None:
+        """Check records, and add them to an open transaction. The stamps of its producer are in
+        order; seqs may be missing, which abandoned transactions took. Raises what `append` raises
+        before it waits, and what `Held.add` raises; nothing is added then."""
+        steps = self.decisions
+        try:
+            effective = steps.check_topic(key, topic, steps.draft(Actor.of_key(key)))
+            if stamp is not None:
+                steps.check_later(topic, stamp)
+            held.add(topic, steps.prepare(records, effective), stamp)
+        except Refusal as refusal:
+            raise refusal.error from None
+
     def _admit_transaction(
         self, key: ApiKeyView, transaction: Transaction, by: Actor
     ) -> Admitted | Duplicate:
-        produce, commit = transaction.produce, transaction.commit
-        if commit is not None:
+        steps, produce, ack = self.decisions, transaction.produce, transaction.ack
+        held = transaction.held.topics if transaction.held is not None else {}
+        commits = transaction.commits
+        for commit in commits:
             check_commit(commit)
-        ack = transaction.ack
-        if not produce and commit is None and ack is None:
+        if not produce and not held and not commits and ack is None:
             raise BadRequestError("A transaction needs produce, commit or ack.")
         if len(produce) > limits.TRANSACTION_TOPICS_MAX:
-            raise BadRequestError(
-                f"A transaction writes to {limits.TRANSACTION_TOPICS_MAX} topics at most, not "
-                f"{len(produce)}."
-            )
-        duplicate = self._find_request(transaction.request, produce, is_append=False)
+            raise too_many_topics(len(produce))
+        duplicate = steps.find_request(transaction.request, produce, is_append=False)
         if duplicate is not None:
             return duplicate
-        draft = self._draft(by)
-        prepared = {
-            topic: self.prepare(records, self._check_topic(key, topic, draft))
+        draft = steps.draft(by)
+        prepared: dict[str, Placeable] = {
+            topic: steps.prepare(records, steps.check_topic(key, topic, draft))
             for topic, records in produce.items()
         }
-        offsets: tuple[CommittedOffset, ...] = ()
-        if commit is not None:
-            forward = replace(commit, allow_backward=False, strictly_forward=True)
-            offsets = self._groups.check_commit(forward, self._clock.monotonic_s(), by)
+        for topic, one in held.items():
+            steps.check_topic(key, topic, draft)
+            if one.requests:
+                steps.check_later(topic, one.requests[0].stamp)
+            prepared[topic] = one.records
+        now_s = self._clock.monotonic_s()
+        checked = [(one.group, self._groups.check_commit(one, now_s, by)) for one in commits]
         if ack is not None:
             ack.check()
         if not prepared:
             draft.linger_ms = self._linger.default_ms
-        missing = sum(self._admission.find(topic) is None for topic in prepared)
-        self._admission.check_room_for(missing, by.owner)
-        self._place(draft, prepared)
-        if commit is not None:
-            self._groups.admit_checked(draft.window, commit.group, offsets, by)
+        steps.check_room_for(prepared, by)
+        steps.place(draft, prepared)
+        for topic, one in held.items():
+            steps.note_held(draft, topic, one)
+        for group, offsets in checked:
+            self._groups.admit_checked(draft.window, group, offsets, by)
         if ack is not None:
             ack.admit(draft.window)
-        self._remember(draft, transaction.request)
+        steps.remember(draft, transaction.request)
         return draft.admitted()
 
     async def store(
@@ -369,113 +418,6 @@ class Appends:
         stored = await self._writes.store(command, reservation, timeout_ms)
         assert stored is not None
         return stored
-
-    # --- steps of a decision ---
-
-    def _draft(self, by: Actor) -> _Draft:
-        return _Draft(self._sequencer.open_window(), by)
-
-    def _check_topic(self, key: ApiKeyView, topic: str, draft: _Draft) -> TopicSettings:
-        """The topic's effective settings. It exists and takes records, or may be created. Raises
-        Refusal, BadNameError."""
-        known = self._admission.find(check_topic_name(topic))
-        if known is not None:
-            self._check_takes(topic, known)
-            as_set, effective = known.settings, known.effective
-        else:
-            may_create = self._settings.auto_create_topics and not self._admission.is_held(topic)
-            if not (may_create and self._authorizer.may(key, "manage", topic)):
-                raise self._admission.missing(topic)
-            as_set = TopicSettings()
-            effective = self._admission.effective(as_set)
-        draft.linger_ms = min(draft.linger_ms, self._linger.of(as_set))
-        draft.early_flush |= bool(effective.early_flush)
-        if known is None:
-            self._admission.check_room_for(1, draft.by.owner)
-        return effective
-
-    def _check_takes(self, topic: str, known: AdmittedTopic) -> None:
-        """Raises Refusal for a stream that is closed or expired."""
-        if known.is_closed:
-            raise self._admission.closed(topic)
-        if known.stream is not None and not self.may_append_stream(known):
-            raise self._admission.missing(topic)
-
-    def prepare(self, records: NewRecords | NewBatches, effective: TopicSettings) -> Prepared:
-        return self._admission.prepare(records, effective, self._clock.wall_us())
-
-    def _place(self, draft: _Draft, prepared: Mapping[str, Prepared]) -> None:
-        now_us = self._clock.wall_us()
-        window, by = draft.window, draft.by
-        delayed = sum(one.count for records in prepared.values() for one in records.delays)
-        if delayed:
-            self._catalog.delays.shares.check(by.owner, delayed)
-        for topic, records in prepared.items():
-            is_new = self._admission.find(topic) is None
-            draft.placed[topic] = self._admission.place(window, topic, records, now_us, by.owner)
-            if is_new:
-                created = self._admission.find(topic)
-                audit.note(window, by, now_us, audit.topic_created(topic, created))
-
-    def _check_end(self, topic: str, expected_offset: int | None) -> None:
-        if expected_offset is None:
-            return
-        known = self._admission.find(topic)
-        end = known.next_offset if known is not None else 0
-        if end != expected_offset:
-            error = PreconditionFailedError(
-                f"The log of {topic!r} ends at {end}, not at {expected_offset}.",
-                log_end_offset=end,
-            )
-            after = known.appended_in if known is not None else self._admission.deleted_in(topic)
-            raise Refusal(error, after)
-
-    # --- duplicates ---
-
-    def _find_request(
-        self, request: RequestStamp | None, topics: Iterable[str], *, is_append: bool
-    ) -> Duplicate | None:
-        if request is None:
-            return None
-        topic_ids = [self._topic_id(topic) for topic in topics]
-        return self._deduplication.find_request(request, topic_ids, is_append=is_append)
-
-    def find_append(self, topic: str, stamp: ProducerStamp | None) -> Duplicate | None:
-        """What a producer's request did before; None if it is new. Raises Refusal."""
-        if stamp is None:
-            return None
-        return self._deduplication.find_append(self._topic_id(topic) or _NO_TOPIC, stamp)
-
-    def _find_before_close(self, topic: str, stamp: ProducerStamp | None) -> Duplicate | None:
-        """What a producer's request did before its stream was closed."""
-        known = self._admission.find(topic)
-        if known is None or not known.is_closed:
-            return None
-        with contextlib.suppress(Refusal):
-            return self.find_append(topic, stamp)
-        return None
-
-    def _topic_id(self, topic: str) -> int | None:
-        known = self._admission.find(topic)
-        return known.topic_id if known is not None else None
-
-    def note_producer(self, window: Window, placed: Produced, stamp: ProducerStamp) -> None:
-        """Remember that the producer's request was placed."""
-        append = ProducerAppend(
-            stamp.producer_id,
-            stamp.epoch,
-            stamp.numbered,
-            placed.offset,
-            placed.count,
-            placed.timestamp_us,
-        )
-        self._deduplication.note_append(window, placed.topic_id, append, self._clock.wall_us())
-
-    def _remember(self, draft: _Draft, request: RequestStamp | None) -> None:
-        if request is not None:
-            produced = list(draft.placed.values())
-            result = RequestResult(request.scope, request.body_hash, produced)
-            self._deduplication.remember(draft.window, result)
 
 
 def _count(records: NewRecords | NewBatches) -> int:

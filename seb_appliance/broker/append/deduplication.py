@@ -6,11 +6,14 @@ A repeat of something that is not stored yet waits for it and gets its answer.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.retry_results import (
+    RECORD_SEQS,
     Producer,
     Producers,
     RememberedRequests,
@@ -23,7 +26,13 @@ from seb_appliance.errors import (
     SequenceGapError,
     StaleEpochError,
 )
-from seb_appliance.formats.contents import CheckedSeq, Produced, ProducerAppend, RequestResult
+from seb_appliance.formats.contents import (
+    COUNTS_RECORDS,
+    Produced,
+    ProducerAppend,
+    QualifiedSeq,
+    RequestResult,
+)
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -69,16 +78,23 @@ class RequestStamp:
     body_hash: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class ProducerStamp:
+class ProducerStamp(msgspec.Struct, frozen=True, gc=False):
+    """`counts_records`: `seq` is that of the first record, from 0 up to and with 2^31 - 1, then
+    from 0 again; such a stamp has no checksum. A producer id has one way of counting for as long
+    as it is remembered. (Ids by HTTP have visible ASCII characters; whoever else names producers
+    puts a space into their ids.)"""
+
     producer_id: str
     epoch: int
     seq: int
-    checksum: int | None = field(default=None, compare=False)
+    checksum: int | None = None
+    counts_records: bool = False
 
     @property
-    def numbered(self) -> int | CheckedSeq:
-        return self.seq if self.checksum is None else CheckedSeq(self.seq, self.checksum)
+    def numbered(self) -> int | QualifiedSeq:
+        if self.counts_records:
+            return QualifiedSeq(self.seq, COUNTS_RECORDS)
+        return self.seq if self.checksum is None else QualifiedSeq(self.seq, self.checksum)
 
 
 class Deduplication:
@@ -125,41 +141,61 @@ class Deduplication:
 
     # --- producers ---
 
-    def find_append(self, topic_id: int, stamp: ProducerStamp) -> Duplicate | None:
-        """What the request did before; None if it is the producer's next one. Raises Refusal for
-        a gap, a stale epoch, an epoch that does not begin at seq 0, or another checksum."""
-        key = (topic_id, stamp.producer_id)
-        after = self._producers_ahead.window_of(key)
-        known = self._producers_ahead.get(key) or self._producers.get(*key)
-        if known is not None and stamp.epoch < known.epoch:
-            raise Refusal(
-                StaleEpochError(
-                    f"Producer {stamp.producer_id!r} is at epoch {known.epoch}; requests of "
-                    f"epoch {stamp.epoch} are refused.",
-                    current_epoch=known.epoch,
-                ),
-                after,
-            )
-        expected = known.next_seq if known is not None and stamp.epoch == known.epoch else 0
-        if stamp.seq > expected:
-            raise Refusal(
-                SequenceGapError(
-                    f"Seq {expected} of producer {stamp.producer_id!r} is expected, {stamp.seq} "
-                    "was received.",
-                    expected=expected,
-                    received=stamp.seq,
-                ),
-                after,
-            )
-        if stamp.seq == expected:
+    def find_append(self, topic_id: int, stamp: ProducerStamp, count: int) -> Duplicate | None:
+        """What the request of `count` records did before; None if it is the producer's next one.
+        Raises Refusal for a gap, a stale epoch, an epoch that does not begin at seq 0, another
+        checksum or number of records, or another way of counting."""
+        known, after = self._known(topic_id, stamp.producer_id)
+        if known is None or stamp.epoch > known.epoch:
+            if stamp.seq > 0:
+                raise Refusal(_gap(stamp, 0), after)
+            if known is not None:
+                _check_counting(known, stamp, after)
             return None
-        assert known is not None
+        self._check_current(known, stamp, after)
+        if stamp.seq == known.next_seq:
+            return None
         for append in known.recent:
             if append.seq == stamp.seq:
-                _check_same(append, stamp, after)
+                _check_same(append, stamp, count, after)
                 produced = Produced(topic_id, append.offset, append.count, append.timestamp_us)
                 return Duplicate([produced], after)
+        last = (stamp.seq + count - 1) % RECORD_SEQS if stamp.counts_records else stamp.seq
+        if not (known.has_passed(stamp.seq) and known.has_passed(last)):
+            raise Refusal(_gap(stamp, known.next_seq), after)
         return Duplicate(None, after)
+
+    def check_later(self, topic_id: int, stamp: ProducerStamp) -> None:
+        """As `find_append` of a request that is not its producer's first one: it may leave seqs
+        out. Raises Refusal also for a repeat."""
+        known, after = self._known(topic_id, stamp.producer_id)
+        if known is None:
+            return
+        self._check_current(known, stamp, after)
+        if stamp.epoch == known.epoch and known.has_passed(stamp.seq):
+            error = IdempotencyMismatchError(
+                f"Seq {stamp.seq} of producer {stamp.producer_id!r} was stored before."
+            )
+            raise Refusal(error, after)
+
+    def _known(self, topic_id: int, producer_id: str) -> tuple[Producer | None, Window | None]:
+        """The producer, and the window of its newest request, if that is not done."""
+        key = (topic_id, producer_id)
+        ahead = self._producers_ahead.get(key)
+        if ahead is not None:
+            return ahead, self._producers_ahead.window_of(key)
+        return self._producers.get(*key), None
+
+    def _check_current(self, known: Producer, stamp: ProducerStamp, after: Window | None) -> None:
+        """Raises Refusal for a stale epoch, or another way of counting."""
+        if stamp.epoch < known.epoch:
+            error = StaleEpochError(
+                f"Producer {stamp.producer_id!r} is at epoch {known.epoch}; requests of "
+                f"epoch {stamp.epoch} are refused.",
+                current_epoch=known.epoch,
+            )
+            raise Refusal(error, after)
+        _check_counting(known, stamp, after)
 
     def note_append(
         self, window: Window, topic_id: int, append: ProducerAppend, now_us: int
@@ -172,12 +208,36 @@ class Deduplication:
         self._producers_ahead.set(key, producer, window)
 
 
-def _check_same(append: ProducerAppend, stamp: ProducerStamp, after: Window | None) -> None:
-    """Raises Refusal if both have a checksum and these differ."""
-    if append.checksum is None or stamp.checksum in {None, append.checksum}:
+def _gap(stamp: ProducerStamp, expected: int) -> SequenceGapError:
+    return SequenceGapError(
+        f"Seq {expected} of producer {stamp.producer_id!r} is expected, {stamp.seq} was received.",
+        expected=expected,
+        received=stamp.seq,
+    )
+
+
+def _check_counting(known: Producer, stamp: ProducerStamp, after: Window | None) -> None:
+    """Raises Refusal if the producer counted in another way before."""
+    if stamp.counts_records != known.counts_records:
+        ways = ("requests", "records")
+        error = IdempotencyMismatchError(
+            f"Producer {stamp.producer_id!r} has counted {ways[known.counts_records]} before; this "
+            f"seq counts {ways[stamp.counts_records]}. Use another producer id."
+        )
+        raise Refusal(error, after)
+
+
+def _check_same(
+    append: ProducerAppend, stamp: ProducerStamp, count: int, after: Window | None
+) -> None:
+    """Raises Refusal if both have a checksum and these differ, or the number of records does."""
+    what, stored, received = "checksum", append.checksum, stamp.checksum
+    if stamp.counts_records:
+        what, stored, received = "a number of records of", append.count, count
+    if stored is None or received in {None, stored}:
         return
     error = IdempotencyMismatchError(
-        f"Seq {stamp.seq} of producer {stamp.producer_id!r} was stored with checksum "
-        f"{append.checksum}; {stamp.checksum} was received."
+        f"Seq {stamp.seq} of producer {stamp.producer_id!r} was stored with {what} "
+        f"{stored}; {received} was received."
     )
     raise Refusal(error, after)

@@ -86,6 +86,16 @@ class Meter:
         self._bytes_out.charge(size_bytes, self._clock.monotonic_s())
 
     @property
+    def wait_s(self) -> float:
+        """Seconds until `enter` takes a request; 0 for now."""
+        now_s = self._clock.monotonic_s()
+        return max(
+            self._requests.missing_s(1, now_s),
+            self._bytes_in.missing_s(0, now_s),
+            self._bytes_out.missing_s(0, now_s),
+        )
+
+    @property
     def overdrawn_s(self) -> float:
         """Seconds until bytes may go out again; 0 for now."""
         return self._bytes_out.missing_s(0, self._clock.monotonic_s())

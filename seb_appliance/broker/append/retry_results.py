@@ -13,6 +13,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from seb_appliance import limits
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResult
@@ -20,6 +22,7 @@ from seb_appliance.formats.contents import Produced, ProducerAppend, RequestResu
 _HEAD: Final = struct.Struct("<qq16s16s")  # place, created_us, scope, body_hash
 _PRODUCED: Final = struct.Struct("<4q")
 _OWNER_BYTES: Final = 6  # of a scope
+RECORD_SEQS: Final = 2**31  # seqs that count records: the last one is followed by 0
 _OWNED: Final = b"\xa5"  # the last of them
 OLDER: Final = "older"  # the owner of all requests stored by older releases
 
@@ -139,8 +142,7 @@ def _unpacked(row: bytes) -> RequestResult:
     return RequestResult(scope, body_hash, produced)
 
 
-@dataclass(frozen=True, slots=True)
-class Producer:
+class Producer(msgspec.Struct, frozen=True, gc=False):
     """An idempotent producer on one topic. `recent`: its last requests (at most 5), oldest first.
     `used_us`: the time of the newest one's entry."""
 
@@ -151,8 +153,25 @@ class Producer:
     used_us: int
 
     @property
+    def counts_records(self) -> bool:
+        """Whether it numbers records, not requests."""
+        return self.recent[-1].counts_records
+
+    @property
     def next_seq(self) -> int:
-        return self.recent[-1].seq + 1
+        newest = self.recent[-1]
+        if newest.counts_records:
+            return (newest.seq + newest.count) % RECORD_SEQS
+        return newest.seq + 1
+
+    def has_passed(self, seq: int) -> bool:
+        """Whether the producer has had that seq in its epoch; False if that is unknown. Seqs of
+        records begin again at 0 behind the largest one: a seq above the next one was had if it was
+        before that, which is known as long as a request from before is remembered."""
+        next_seq = self.next_seq
+        if not self.counts_records or self.recent[0].seq < next_seq:
+            return seq < next_seq
+        return 0 < (next_seq - seq) % RECORD_SEQS < RECORD_SEQS // 2
 
 
 def producer_after(
@@ -187,6 +206,10 @@ class Producers:
 
     def get(self, topic_id: int, producer_id: str) -> Producer | None:
         return self._by_id.get((topic_id, producer_id))
+
+    def of_topic(self, topic_id: int) -> list[Producer]:
+        """The longest idle first."""
+        return [self._by_id[topic_id, name] for name in self._of_topic.get(topic_id, ())]
 
     def apply(self, topic_id: int, appends: Iterable[ProducerAppend], created_us: int) -> None:
         for append in appends:

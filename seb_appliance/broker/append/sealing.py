@@ -108,9 +108,8 @@ def _encode_run(
 
 
 def _encode(run: PlainRun, base_offset: int, created_us: int) -> bytes:
-    if len(run.values) == 1 and run.keys is None and run.headers is None:
-        value = run.values[0]
-        assert value is not None, "a tombstone has a record key"
+    is_one = len(run.values) == 1 and run.keys is None and run.headers is None
+    if is_one and (value := run.values[0]) is not None:
         return batch.encode_value(
             value, run.timestamps_us[0], base_offset=base_offset, created_us=created_us
         )

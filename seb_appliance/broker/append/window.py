@@ -7,9 +7,9 @@ Only the methods of `Window` change it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.broker.callbacks import tell
@@ -83,10 +83,12 @@ class TopicRuns:
             self._plain_run().add(NewRecords([value]), [timestamp_us])
         self.next_offset += 1
 
-    def add(self, prepared: Prepared) -> None:
+    def add(self, prepared: Prepared | Gathered) -> None:
         for one in prepared.delays:
             self.delays.append(Delay(self.next_offset + one.offset, one.count, one.due_us))
-        if isinstance(prepared.records, NewBatches):
+        if isinstance(prepared, Gathered):
+            self.runs += prepared.runs
+        elif isinstance(prepared.records, NewBatches):
             self.runs.append(ClientRun(prepared.records.batches))
         else:
             self._plain_run().add(prepared.records, prepared.timestamps_us)
@@ -98,6 +100,36 @@ class TopicRuns:
             run = PlainRun()
             self.runs.append(run)
         return run
+
+
+class Gathered:
+    """Records of one topic from several requests, checked one after another; all of them are placed
+    at once. As `Prepared` of all."""
+
+    def __init__(self) -> None:
+        self._topic = TopicRuns(0, 0, 0)
+        self.size_bytes = 0
+        self.timestamp_us = 0
+
+    @property
+    def count(self) -> int:
+        return self._topic.next_offset
+
+    @property
+    def runs(self) -> list[PlainRun | ClientRun]:
+        return self._topic.runs
+
+    @property
+    def delays(self) -> Sequence[Delay]:
+        return self._topic.delays
+
+    def add(self, prepared: Prepared) -> None:
+        self._topic.add(prepared)
+        self.size_bytes += prepared.size_bytes
+        self.timestamp_us = prepared.timestamp_us
+
+
+Placeable: TypeAlias = Prepared | Gathered
 
 
 class Window:
@@ -147,7 +179,7 @@ class Window:
         self.size_bytes += size_bytes
 
     def add_records(
-        self, topic_id: int, next_offset: int, compressor: Compressor | None, prepared: Prepared
+        self, topic_id: int, next_offset: int, compressor: Compressor | None, prepared: Placeable
     ) -> None:
         runs = self.topics.get(topic_id)
         if runs is None:

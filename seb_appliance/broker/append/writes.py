@@ -124,17 +124,45 @@ class Writes:
     async def store(
         self, command: Command, reservation: Reservation, timeout_ms: int | None = None
     ) -> Stored | Duplicate | None:
-        """`submit`, and wait. A duplicate is returned once its original is stored, and a refusal
-        that rests on something pending is raised once that is stored. Raises SebError;
-        OutcomeUnknownError after `timeout_ms`."""
+        """`tell`, and wait: what was decided, or raises what `on_done` would be told."""
         ack = AckFuture()
+        decided = self.tell(command, reservation, ack, timeout_ms)
+        stored = await ack.future
+        return stored if isinstance(decided, Admitted) else decided
+
+    def tell(
+        self,
+        command: Command,
+        reservation: Reservation,
+        on_done: AckCallback,
+        timeout_ms: int | None = None,
+    ) -> Admitted | Duplicate | None:
+        """`submit` of what tells `on_done` in any case, once, perhaps before this returns. A
+        duplicate is told as stored, with itself, once its original is. A refusal that rests on
+        something pending is told once that is stored. Otherwise OutcomeUnknownError after
+        `timeout_ms`."""
         try:
-            decided = self.submit(command, reservation, ack, timeout_ms)
+            decided = self.submit(command, reservation, on_done, timeout_ms)
         except Refusal as refusal:
-            raise await self._settled(refusal) from None
-        if isinstance(decided, Duplicate):
-            await self.once_stored(decided.after, timeout_ms)
-        return await ack.future if isinstance(decided, Admitted) else decided
+            refused = _Refused(on_done, refusal.error)
+            self._tell_once_stored(refusal.after, refused, None)
+            return None
+        except SebError as error:
+            on_done.failed(error)
+            return None
+        if not isinstance(decided, Admitted):
+            after = decided.after if decided is not None else None
+            self._tell_once_stored(after, _Repeated(on_done, decided), timeout_ms)
+        return decided
+
+    def _tell_once_stored(
+        self, window: Window | None, on_done: AckCallback, timeout_ms: int | None
+    ) -> None:
+        if window is None or window.is_done:
+            on_done.stored(None, 0.0, 0.0)
+            return
+        waiters = self._new_waiters(window, timeout_ms)
+        waiters.add(on_done, None, None, self.clock.monotonic_s())
 
     async def operate(
         self,
@@ -182,10 +210,8 @@ class Writes:
     async def once_stored(self, window: Window | None, timeout_ms: int | None = None) -> None:
         """Wait until a window is applied, if there is one. Raises as it fails, and
         OutcomeUnknownError after `timeout_ms`."""
-        if window is None or window.is_done:
-            return
         ack = AckFuture()
-        self._new_waiters(window, timeout_ms).add(ack, None, None, self.clock.monotonic_s())
+        self._tell_once_stored(window, ack, timeout_ms)
         await ack.future
 
     def _refusal(self) -> SebError:
@@ -201,10 +227,31 @@ class Writes:
         wait_ms = min(timeout_ms or self._ack_timeout_ms, self._ack_timeout_ms)
         return WindowWaiters(window, self.pending, self.clock, self._counters, wait_ms)
 
-    async def _settled(self, refusal: Refusal) -> SebError:
-        """The refusal's error, once what it rests on is stored; or why that never will be."""
-        try:
-            await self.once_stored(refusal.after)
-        except OutcomeUnknownError:
-            return StoreUnavailableError("An earlier change is not stored yet; try again.")
-        return refusal.error
+
+class _Repeated:
+    """Hands a duplicate to `on_done` once its original is stored."""
+
+    def __init__(self, on_done: AckCallback, decided: Duplicate | None) -> None:
+        self._on_done = on_done
+        self._decided = decided
+        self.failed = on_done.failed
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None:  # noqa: ARG002
+        self._on_done.stored(self._decided, 0.0, 0.0)
+
+
+class _Refused:
+    """Hands the error of a refusal to `on_done` once what it rests on is stored; or why that never
+    will be."""
+
+    def __init__(self, on_done: AckCallback, error: SebError) -> None:
+        self._on_done = on_done
+        self._error = error
+
+    def stored(self, admitted: object, window_s: float, put_s: float) -> None:  # noqa: ARG002
+        self._on_done.failed(self._error)
+
+    def failed(self, error: SebError) -> None:
+        if isinstance(error, OutcomeUnknownError):
+            error = StoreUnavailableError("An earlier change is not stored yet; try again.")
+        self._on_done.failed(error)

@@ -195,6 +195,20 @@ class GroupAdmission:
         names = self._topics.names() if offsets else {}
         return {names[i]: offset for i, offset in offsets.items() if i in names}
 
+    def committed_except(self, group: str, topics: Collection[str]) -> tuple[CommittedOffset, ...]:
+        """Its offsets once everything admitted is stored, without those on `topics`. The metadata
+        of an offset that is not applied yet is left out."""
+        known = self._known(group)
+        applied = known.offsets if known is not None else {}
+        kept = []
+        for name, offset in self.offsets_of(group).items():
+            topic = self._topics.find(name)
+            if name not in topics and topic is not None:
+                stood = applied.get(topic.topic_id)
+                metadata = stood.metadata if stood is not None and stood.offset == offset else ""
+                kept.append(CommittedOffset(topic.topic_id, offset, metadata))
+        return tuple(kept)
+
     def _changed_in(self, group: str) -> Window | None:
         ahead = self._ahead.get(group)
         return ahead.changed_in if ahead is not None else None

@@ -6,7 +6,7 @@ like a record and is stored in the same entry; only an operator's reset does not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from seb_appliance import limits
@@ -17,6 +17,7 @@ from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.groups.admission import Commit, GroupAdmission
 from seb_appliance.broker.groups.groups import (
+    Committed,
     GroupRead,
     GroupTopicView,
     GroupView,
@@ -87,6 +88,20 @@ class ConsumerGroups:
         """None: the group has no offset on the topic. Raises BadNameError."""
         committed = self._catalog.groups.offsets(check_group_name(group)).get(topic_id)
         return None if committed is None else committed.offset
+
+    def committed_of(self, group: str, topics: Iterable[str] | None = None) -> dict[str, Committed]:
+        """The group's offsets with their metadata, by topic name: on these topics, or on all
+        (None). Topics without one are left out. Raises BadNameError."""
+        offsets = self._catalog.groups.offsets(check_group_name(group))
+        if topics is None:
+            found = list(map(self._catalog.find_id, offsets))
+        else:
+            found = list(map(self._catalog.find, topics)) if offsets else []
+        return {
+            topic.name: offsets[topic.topic_id]
+            for topic in found
+            if topic is not None and topic.topic_id in offsets
+        }
 
     async def commit(
         self, commit: Commit, reservation: Reservation, by: Actor = THE_APPLIANCE
@@ -277,6 +292,23 @@ class ConsumerGroups:
             before = audit.of_offsets(self._admission.offsets_of(group))
             self._admission.admit_deleted(window, group)
             return Action("group_deleted", "group", group, before)
+
+        await self._audited.store(admit, by)
+
+    async def forget(self, group: str, topics: Collection[str], by: Actor = THE_APPLIANCE) -> None:
+        """Delete its offsets on these topics, and its lease. Raises GroupNotFoundError."""
+
+        def admit(window: Window) -> Action | None:
+            stood = self._admission.offsets_of(group)
+            gone = [name for name in topics if name in stood]
+            if not gone and stood:
+                return None
+            kept = self._admission.committed_except(group, gone)
+            self._admission.admit_deleted(window, group)
+            if kept:
+                self._admission.admit_checked(window, group, kept, by)
+            before = audit.of_offsets({name: stood[name] for name in gone})
+            return Action("group_offsets_deleted", "group", group, before)
 
         await self._audited.store(admit, by)
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.broker.counters import Counters
-from seb_appliance.broker.ports import ObjectRef, SectionRef, SectionSource
+from seb_appliance.broker.ports import SectionRef
 from seb_appliance.broker.read.sections import (
     DecodedSection,
     SectionIndex,
@@ -21,7 +20,7 @@ from seb_appliance.broker.read.sections import (
 )
 from seb_appliance.broker.read.waiting import Waiter, WaitingReaders
 from seb_appliance.broker.topics.catalog import Catalog
-from seb_appliance.broker.topics.topic import Topic, check_id, gone, owner_of
+from seb_appliance.broker.topics.topic import Topic, check_id, gone
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, OffsetOutOfRangeError
@@ -179,6 +178,22 @@ class ReadAhead:
             offset = min(ref.last_offset + 1, behind)
 
 
+class RecordPlace(NamedTuple):
+    """`timestamp_us`: of the record at `offset`, if it was looked at."""
+
+    offset: int
+    timestamp_us: int | None
+
+
+def _first_of(batch: Batch, offset: int, timestamp_us: int) -> RecordPlace | None:
+    """The first record from `offset` on with that timestamp or a later one."""
+    offsets, timestamps = batch.offsets(), batch.columns.timestamps_us.tolist()
+    for i in range(bisect_left(offsets, offset), len(timestamps)):
+        if timestamps[i] >= timestamp_us:
+            return RecordPlace(offsets[i], timestamps[i])
+    return None
+
+
 _NO_END: Final = From(offset=limits.OFFSET_MAX + 1)
 
 
@@ -324,7 +339,27 @@ class Reads:
         if resolved is not None:
             return resolved
         assert start.timestamp_us is not None, start
-        return await self._offset_at(topic, start.timestamp_us)
+        return (await self._place_of_time(topic, start.timestamp_us)).offset
+
+    async def offset_at(self, name: str, start: From) -> RecordPlace:
+        """The offset that `start` means now; for a time also the timestamp of the record there.
+        Raises as `read`, except for an offset out of range."""
+        topic = self._catalog.topic(name)
+        if start.timestamp_us is not None:
+            return await self._place_of_time(topic, start.timestamp_us)
+        return RecordPlace(await self.resolve(topic, start), None)
+
+    async def newest(self, name: str) -> RecordPlace:
+        """The first one of the readable records with the largest timestamp; the log end if there is
+        no record. Where the record with the largest timestamp is not readable any more, or not in
+        this fork of its topic, it is the last record: the index knows the largest timestamp up to
+        an offset, not behind one. Raises as `read`."""
+        topic = self._catalog.topic(name)
+        found = await self._place_of_time(topic, self._index.largest_timestamp_us(topic))
+        if found.timestamp_us is not None:
+            return found
+        last = max(topic.log_end_offset - 1, topic.log_start_offset)
+        return await self._place_behind(topic, last, 0)
 
     def _resolved(self, topic: Topic, start: From) -> int | None:
         """As `resolve`; None when it takes reading records."""
@@ -336,10 +371,14 @@ class Reads:
             return None
         return topic.log_end_offset if start.latest else topic.log_start_offset
 
-    async def _offset_at(self, topic: Topic, timestamp_us: int) -> int:
-        """The first offset with that timestamp or a later one; the log end when there is none."""
-        log_end_offset = topic.log_end_offset
+    async def _place_of_time(self, topic: Topic, timestamp_us: int) -> RecordPlace:
+        """The first record with that timestamp or a later one; the log end when there is none."""
         offset = await self._index.offset_of_time(topic, timestamp_us)
+        return await self._place_behind(topic, offset, timestamp_us)
+
+    async def _place_behind(self, topic: Topic, offset: int, timestamp_us: int) -> RecordPlace:
+        """As `_place_of_time`, from `offset` on."""
+        log_end_offset = topic.log_end_offset
         # Records may be trimmed meanwhile, perhaps all of them.
         while (offset := max(offset, topic.log_start_offset)) < log_end_offset:
             stretch = await self._stretch(topic, offset)
@@ -349,13 +388,11 @@ class Reads:
             end = min(log_end_offset, stretch.end)
             for stored in await self._read(topic, ref, offset, end) or ():
                 if offset < end and stored.batch.header.largest_timestamp_us >= timestamp_us:
-                    timestamps = stored.batch.columns.timestamps_us.tolist()
-                    first = next(i for i, t in enumerate(timestamps) if t >= timestamp_us)
-                    found = stored.batch.offsets()[first]
-                    if found < end:
-                        return max(found, topic.log_start_offset)
+                    found = _first_of(stored.batch, offset, timestamp_us)
+                    if found is not None and found.offset < end:
+                        return found._replace(offset=max(found.offset, topic.log_start_offset))
                 offset = min(stored.batch.header.last_offset + 1, end)
-        return max(log_end_offset, topic.log_start_offset)
+        return RecordPlace(max(log_end_offset, topic.log_start_offset), None)
 
     def _check_range(self, topic: Topic, offset: int) -> None:
         if offset < topic.log_start_offset:
@@ -392,102 +429,3 @@ class Reads:
             topic.log_start_offset,
             topic.log_end_offset,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestSegment:
-    """`sections`: the active ones of an object of `length` bytes, by offset. `url`: None unless it
-    was requested and the bucket signs URLs."""
-
-    ref: ObjectRef
-    length: int
-    sections: list[SectionRef] = field(default_factory=list)
-    url: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Manifest:
-    """Nothing from `segments_end_offset` on is in a segment yet."""
-
-    topic: str
-    topic_id: int
-    segments: list[ManifestSegment]
-    next_offset: int
-    segments_end_offset: int
-    log_start_offset: int
-    log_end_offset: int
-
-
-class Manifests:
-    """Which segments hold a range of a topic, for readers that GET them from the bucket directly.
-    Journal entries and packed objects also hold other topics' records: the API serves those.
-
-    `grace_ms`: how long an unreferenced object stays; no URL is valid for longer."""
-
-    def __init__(
-        self, catalog: Catalog, reads: Reads, source: SectionSource, grace_ms: int
-    ) -> None:
-        self._catalog = catalog
-        self._reads = reads
-        self._source = source
-        self._valid_s_max = grace_ms // 1000
-
-    async def of(self, name: str, start: From, until: From | None, valid_s: int | None) -> Manifest:
-        """`valid_s`: for how many seconds URLs are valid at most; None: no URLs. Raises
-        TopicNotFoundError, OffsetExpiredError, OffsetOutOfRangeError, StoreError."""
-        topic, offset, end = await self._reads.range_of(name, start, until)
-        segments, next_offset = self._segments(topic, offset, end)
-        manifest = Manifest(
-            topic.name,
-            topic.topic_id,
-            segments,
-            next_offset,
-            max(topic.log_start_offset, _segments_end(topic)),
-            topic.log_start_offset,
-            topic.log_end_offset,
-        )
-        valid_s = min(valid_s or 0, self._valid_s_max)
-        if not valid_s or not segments:
-            return manifest
-        urls = await self._source.signed_urls([found.ref for found in segments], valid_s)
-        if urls is None:
-            return manifest
-        signed = [replace(found, url=url) for found, url in zip(segments, urls, strict=True)]
-        return replace(manifest, segments=signed)
-
-    def _segments(self, topic: Topic, offset: int, end: int) -> tuple[list[ManifestSegment], int]:
-        """Segments from `offset` on, and the offset up to which they were searched."""
-        segments: list[ManifestSegment] = []
-        looked_at = 0
-        while offset < end:
-            owner, until = owner_of(topic, offset)
-            rows, first = owner.stored, max(0, owner.stored.row_of(offset))
-            behind = bisect_left(rows.bases, min(end, until)) if offset < rows.end else 0
-            for row in range(first, behind):
-                if looked_at == limits.MANIFEST_SECTIONS_MAX:
-                    return segments, rows.bases[row]
-                looked_at += 1
-                self._name(segments, owner, row, until)
-            offset = min(end, until)
-        return segments, end
-
-    def _name(self, segments: list[ManifestSegment], owner: Topic, row: int, until: int) -> None:
-        """Add the row's section, if its segment holds only records of `owner` below `until`: a
-        reader of a fork may not read its parent's later records."""
-        section = self._catalog.section_ref(owner, owner.stored, row)
-        ref = section.entry
-        if not isinstance(ref, ObjectRef) or not ref.is_segment_of(owner.topic_id, until):
-            return
-        if not segments or segments[-1].ref != ref:
-            length = self._catalog.stored.get(ref.object_id).length
-            segments.append(ManifestSegment(ref, length))
-        segments[-1].sections.append(section)
-
-
-def _segments_end(topic: Topic) -> int:
-    owner, end = owner_of(topic, topic.log_start_offset)
-    reached = min(owner.stored.end, end)
-    while owner is not topic and reached == end:
-        owner, end = owner_of(topic, reached)
-        reached = max(reached, min(owner.stored.end, end))
-    return reached

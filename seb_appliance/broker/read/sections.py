@@ -108,6 +108,14 @@ class SectionIndex:
         row = rows.row_at_time(timestamp_us)
         return max(rows.bases[row] if row < len(rows) else min(rows.end, end), begin)
 
+    def largest_timestamp_us(self, topic: Topic) -> int:
+        """No record of the topic has a larger timestamp. One had this, which may be trimmed, may be
+        compacted away, or may lie in the parent behind the fork offset."""
+        largest_us = max(topic.stored.newest, topic.index.newest)
+        if topic.parent is None:
+            return largest_us
+        return max(largest_us, self.largest_timestamp_us(topic.parent))
+
     async def bytes_from(self, topic: Topic, offset: int) -> int:
         """About how many bytes are stored from `offset` on, including what a fork shares. Raises
         as `rows_of`."""

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import Action, Actor
 from seb_appliance.broker.append.admission import AdmittedTopic, Refusal
-from seb_appliance.broker.append.appends import Appends
+from seb_appliance.broker.append.deciding import Decisions
 from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Admitted, Duplicate, Writes
@@ -196,9 +196,9 @@ def _beyond() -> BadParameterError:
 class StreamAdmission:
     """Each `admit_…` adds to the open window, or raises `Refusal` and changes nothing."""
 
-    def __init__(self, writes: Writes, appends: Appends, expiry: StreamExpiry) -> None:
+    def __init__(self, writes: Writes, steps: Decisions, expiry: StreamExpiry) -> None:
         self._admission = writes.admission
-        self._appends = appends
+        self._steps = steps
         self._sequencer = writes.sequencer
         self._expiry = expiry
         self._linger = writes.linger
@@ -365,7 +365,7 @@ class StreamAdmission:
         stream = known.stream or PLAIN
         if stream.closed:
             return self._repeat_of_the_end(name, known, stream, asked)
-        duplicate = self._appends.find_append(name, asked.producer)
+        duplicate = self._steps.find_append(name, asked.producer)
         if duplicate is not None:
             return duplicate
         self._check_terms(name, known, stream, asked)
@@ -376,7 +376,7 @@ class StreamAdmission:
         if prepared is not None:
             placed = self._admission.place(window, name, prepared, now_us)
             if asked.producer is not None:
-                self._appends.note_producer(window, placed, asked.producer)
+                self._steps.note_producer(window, placed, asked.producer)
         after = self._after(stream, asked)
         if after != stream:
             self._admission.admit_stream_set(window, name, after)
@@ -397,7 +397,7 @@ class StreamAdmission:
             return done
         closed_by = stream.closed_by
         if closed_by is not None and closed_by.producer_id == asked.producer.producer_id:
-            if asked.producer == _stamp(closed_by):
+            if _closed_by(asked.producer) == closed_by:
                 return done
             if asked.producer.epoch < closed_by.epoch:
                 error = StaleEpochError(
@@ -407,7 +407,7 @@ class StreamAdmission:
                 )
                 raise Refusal(error, known.changed_in)
         try:
-            duplicate = self._appends.find_append(name, asked.producer)
+            duplicate = self._steps.find_append(name, asked.producer)
         except Refusal as refusal:
             if isinstance(refusal.error, SequenceGapError):
                 raise self._admission.closed(name) from None
@@ -439,8 +439,7 @@ class StreamAdmission:
         if asked.seq is not None:
             stream = replace(stream, last_seq=asked.seq)
         if asked.close:
-            by = asked.producer
-            closed_by = None if by is None else ClosedBy(by.producer_id, by.epoch, by.seq)
+            closed_by = None if asked.producer is None else _closed_by(asked.producer)
             stream = replace(stream, closed=True, closed_by=closed_by)
         return stream
 
@@ -452,7 +451,7 @@ class StreamAdmission:
         records = self._split(values, stream, effective)
         if not records:
             return None
-        return self._appends.prepare(NewRecords(list[bytes | None](records)), effective)
+        return self._steps.prepare(NewRecords(list[bytes | None](records)), effective)
 
     def _split(
         self, values: list[bytes], stream: StreamState, effective: TopicSettings
@@ -468,5 +467,5 @@ class StreamAdmission:
         ]
 
 
-def _stamp(closed_by: ClosedBy) -> ProducerStamp:
-    return ProducerStamp(closed_by.producer_id, closed_by.epoch, closed_by.seq)
+def _closed_by(stamp: ProducerStamp) -> ClosedBy:
+    return ClosedBy(stamp.producer_id, stamp.epoch, stamp.seq)

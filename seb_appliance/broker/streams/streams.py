@@ -56,8 +56,8 @@ class Streams:
         self._clock = writes.clock
         self._expiry = StreamExpiry(log_clock)
         self._some_expire = asyncio.Event()
-        self._admission = StreamAdmission(writes, appends, self._expiry)
-        appends.may_append_stream = self._admission.may_append
+        self._admission = StreamAdmission(writes, appends.decisions, self._expiry)
+        appends.decisions.may_append_stream = self._admission.may_append
 
     # --- life ---
 

@@ -12,6 +12,7 @@ import msgspec
 
 from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, AuditedWrites
+from seb_appliance.broker.append.retry_results import Producer
 from seb_appliance.broker.append.window import Linger, Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.read.sections import SectionIndex
@@ -58,6 +59,14 @@ class Topics:
     def get(self, name: str) -> TopicView:
         """Raises TopicNotFoundError."""
         return self._view(self._catalog.topic(name))
+
+    def exists(self, name: str) -> bool:
+        return self._catalog.find(name) is not None
+
+    def name_of(self, topic_id: int) -> str | None:
+        """The topic with this id; None if there is none."""
+        topic = self._catalog.find_id(topic_id)
+        return None if topic is None or topic.deleted else topic.name
 
     def above(self, name: str) -> list[str]:
         """The topics that it was forked from, its parent first, deleted ones too."""
@@ -229,6 +238,11 @@ class Topics:
             return None
         _, rows, _ = await self._index.rows_of(topic, newest)
         return rows.created_us[rows.row_of(newest)]
+
+    def producers(self, name: str) -> list[Producer]:
+        """The idempotent producers of the topic that are remembered, the longest idle first. Raises
+        TopicNotFoundError."""
+        return self._catalog.producers.of_topic(self._catalog.topic(name).topic_id)
 
     async def readers(self, names: Collection[str]) -> dict[str, Readers]:
         """By name of the existing ones of these topics. Examines all groups, in slices."""

@@ -311,7 +311,8 @@ def _allow_many_files(settings: Settings) -> None:
     """Raise the limit of open files (1,024 by default), as far as the hard limit allows."""
     has_mqtt = settings.mqtt_port is not None or settings.mqtt_websocket
     of_mqtt = limits.MQTT_CONNECTIONS_MAX if has_mqtt else 0
-    wanted = limits.CONNECTIONS_MAX + of_mqtt + _FILES_BESIDE_CONNECTIONS
+    of_kafka = 0 if settings.kafka_port is None else limits.KAFKA_CONNECTIONS_MAX
+    wanted = limits.CONNECTIONS_MAX + of_mqtt + of_kafka + _FILES_BESIDE_CONNECTIONS
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY:
         wanted = min(wanted, hard)

@@ -164,7 +164,7 @@ class Ports:
         self, settings: Settings, broker: Broker, running: Mapping[type, Beside]
     ) -> None:
         """Raises ConfigurationError."""
-        for make in (_syslog, _mqtt):
+        for make in (_syslog, _mqtt, _kafka):
             port = make(settings, broker, self)
             if port is not None:
                 await port.start()
@@ -239,6 +239,23 @@ def _mqtt(settings: Settings, broker: Broker, ports: Ports) -> Port | None:
 
         ports.upgrades[b"/mqtt"] = carrying(mqtt.connection, "mqtt", settings.proxies)
     return mqtt
+
+
+def _kafka(settings: Settings, broker: Broker, ports: Ports) -> Port | None:
+    if settings.kafka_port is None:
+        return None
+    from seb_appliance.protocols.kafka.listening import Kafka
+
+    tls, certificate = None, settings.kafka_tls_certificate
+    if certificate is not None:
+        tls = ports.with_tls(certificate, settings.kafka_tls_client_ca, "kafka_tls_certificate")
+    return Kafka(
+        broker,
+        (settings.host, settings.kafka_port),
+        advertised=settings.kafka_advertised,
+        partitions=settings.kafka_partitions,
+        tls=tls,
+    )
 
 
 @cache

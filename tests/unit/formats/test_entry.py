@@ -16,9 +16,9 @@ from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, entry
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.contents import (
-    CheckedSeq,
     Contents,
     ProducerAppend,
+    QualifiedSeq,
     Section,
     decode_contents,
 )
@@ -271,7 +271,7 @@ def test_a_producers_checksum_is_written_only_where_there_is_one() -> None:
         count: int
         timestamp_us: int
 
-    plain, checked = (ProducerAppend("p", 0, seq, 5, 2, 9) for seq in (3, CheckedSeq(3, 8)))
+    plain, checked = (ProducerAppend("p", 0, seq, 5, 2, 9) for seq in (3, QualifiedSeq(3, 8)))
     for append, checksum in ((plain, None), (checked, 8)):
         read = msgspec.msgpack.decode(msgspec.msgpack.encode(append), type=ProducerAppend)
         assert (read, read.seq, read.checksum) == (append, 3, checksum)

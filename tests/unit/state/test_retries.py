@@ -15,7 +15,7 @@ from seb_appliance import limits
 from seb_appliance.broker.append.retry_results import Producer, RememberedRequest
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.topics.catalog import Catalog
-from seb_appliance.formats.contents import CheckedSeq, Produced, ProducerAppend, RequestResult
+from seb_appliance.formats.contents import Produced, ProducerAppend, QualifiedSeq, RequestResult
 from seb_appliance.formats.entry import ORIGIN
 from seb_appliance.formats.operations import Event, TopicDeleted
 from seb_appliance.state import checks
@@ -71,7 +71,7 @@ class History:
             self._seqs[topic_id, name] = epoch, number
             offset = self._ends.get(topic_id, 0)
             self._ends[topic_id] = offset + 1
-            numbered = CheckedSeq(number, offset) if offset % 2 else number
+            numbered = QualifiedSeq(number, offset) if offset % 2 else number
             of_topic.append(ProducerAppend(name, epoch, numbered, offset, 1, START_US))
         sections = []
         for topic_id, of_topic in by_topic.items():

@@ -15,7 +15,7 @@ from seb_appliance.api.routes.route import (
     route,
 )
 from seb_appliance.api.server.auth import Call
-from seb_appliance.broker.read.reads import ManifestSegment
+from seb_appliance.broker.read.manifests import ManifestSegment
 from seb_appliance.errors import (
     BadParameterError,
     CorruptObjectError,

@@ -8,7 +8,7 @@ import pytest
 
 from seb_appliance.broker.append.sealing import seal
 from seb_appliance.broker.append.window import Window
-from seb_appliance.broker.values import NewBatches, Prepared
+from seb_appliance.broker.values import NewBatches, NewRecords, Prepared
 from seb_appliance.errors import (
     InternalError,
 )
@@ -55,3 +55,15 @@ def test_neighbouring_plain_appends_become_one_batch_and_client_batches_stay() -
     assert [(header.base_offset, header.count) for header in headers] == [(5, 2), (7, 1), (8, 1)]
     (section,) = sealed.contents.sections
     assert (section.base_offset, section.last_offset, section.record_count) == (5, 8, 4)
+
+
+@pytest.mark.parametrize("values", [[None], [b"a", None]])
+def test_a_null_without_record_key_is_stored_as_one(values: list[bytes | None]) -> None:
+    window = Window()
+    times_us = [7] * len(values)
+    window.add_records(
+        1, 0, None, Prepared(NewRecords(values), len(values), 1, times_us, times_us[-1])
+    )
+    (part,) = seal(window, 10).parts
+    columns = batch.decode(part).columns
+    assert (columns.values.slice(), columns.keys) == (values, None)

@@ -1,0 +1,1 @@
+"""The Kafka protocol; off unless `kafka_port` is set."""

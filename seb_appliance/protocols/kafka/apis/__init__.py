@@ -1,0 +1,1 @@
+"""The APIs of Kafka: a function for each, which `requests.handles` registers."""

@@ -1,0 +1,194 @@
+"""What clients learn of the cluster, which is one broker, and of its topics."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+from seb_appliance.broker.access.audit import Actor
+from seb_appliance.errors import SebError
+from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
+from seb_appliance.protocols.kafka.partitions import count_of, names_of, topic_of
+from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
+from seb_appliance.protocols.kafka.server import NODE_ID, Server
+from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.types import NO_UUID
+
+_SEES: Final = ("consume", "produce", "manage")  # one of these grants shows a topic
+_TOPIC_ID: Final = struct.Struct(">8sQ")
+_TRANSACTION: Final = 1  # a type of coordinator keys
+
+
+def may_see(request: Request, name: str) -> bool:
+    return any(request.may(operation, name) for operation in _SEES)
+
+
+# --- topic ids ---
+
+
+def uuid_of(server: Server, name: str) -> bytes:
+    """Of a topic that exists: another one for a topic that is created again."""
+    topic_id = server.broker.topics.get(name).topic_id
+    return _TOPIC_ID.pack(server.broker.bucket_id[:8], topic_id)
+
+
+def name_of(server: Server, uuid: bytes) -> str | None:
+    """None: there is no topic with this id."""
+    bucket, topic_id = _TOPIC_ID.unpack(uuid)
+    if bucket != server.broker.bucket_id[:8]:
+        return None
+    return server.broker.topics.name_of(topic_id)
+
+
+# --- Metadata ---
+
+
+@handles(3)
+def metadata(server: Server, request: Request) -> Outcome:
+    """Topics that are missing are created first, if the client and its grants allow it."""
+    asked = request.body["topics"]
+    if asked is None or (request.version == 0 and not asked):
+        counts = names_of(server.broker.topics.names())
+        seen = sorted(name for name in counts if may_see(request, name))
+        return _answer(server, [_described(server, name, counts[name]) for name in seen])
+    makes = request.body["allow_auto_topic_creation"] or request.version < 4
+    missing = [
+        one["name"]
+        for one in asked
+        if makes and one["name"] and not server.broker.topics.exists(one["name"])
+    ]
+    if any(request.may("manage", name) for name in missing):
+        return _made(server, request, missing)
+    return _of_names(server, request, {})
+
+
+async def _made(server: Server, request: Request, missing: Iterable[str]) -> Message:
+    refused = dict[str, ErrorCode]()
+    for name in missing:
+        if request.may("manage", name):
+            try:
+                await make(server, name, server.partitions, Actor.of_key(request.caller.key))
+            except SebError as error:
+                refused[name] = code_of(error)
+    return _of_names(server, request, refused)
+
+
+async def make(server: Server, name: str, count: int, by: Actor) -> None:
+    """Create the topic if the appliance creates topics on first use. Raises SebError."""
+    for partition in range(count):
+        await server.broker.topics.make_on_first_use(topic_of(name, partition), by)
+
+
+def _of_names(server: Server, request: Request, refused: dict[str, ErrorCode]) -> Message:
+    return _answer(
+        server, [_topic(server, request, one, refused) for one in request.body["topics"]]
+    )
+
+
+def _topic(
+    server: Server, request: Request, asked: Message, refused: dict[str, ErrorCode]
+) -> Message:
+    name, uuid = asked["name"], asked["topic_id"]
+    if name is None or uuid != NO_UUID:
+        name = name_of(server, uuid)
+        if name is None or not may_see(request, name):
+            return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": uuid}
+    if not may_see(request, name):
+        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "name": name}
+    count = count_of(server.broker.topics, name)
+    if not count:
+        code = refused.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return {"error_code": code, "name": name}
+    return _described(server, name, count)
+
+
+def _described(server: Server, name: str, count: int) -> Message:
+    return {
+        "name": name,
+        "topic_id": uuid_of(server, name),
+        "partitions": [
+            {
+                "partition_index": partition,
+                "leader_id": NODE_ID,
+                "leader_epoch": 0,
+                "replica_nodes": (NODE_ID,),
+                "isr_nodes": (NODE_ID,),
+            }
+            for partition in range(count)
+        ],
+    }
+
+
+def _answer(server: Server, topics: list[Message]) -> Message:
+    host, port = server.advertised
+    return {
+        "brokers": [{"node_id": NODE_ID, "host": host, "port": port}],
+        "cluster_id": server.cluster_id,
+        "controller_id": NODE_ID,
+        "topics": topics,
+    }
+
+
+# --- the one broker ---
+
+
+@handles(60)
+def describe_cluster(server: Server, _: Request) -> Message:
+    host, port = server.advertised
+    return {
+        "cluster_id": server.cluster_id,
+        "controller_id": NODE_ID,
+        "brokers": [{"broker_id": NODE_ID, "host": host, "port": port}],
+    }
+
+
+@handles(10)
+def find_coordinator(server: Server, request: Request) -> Message:
+    body = request.body
+    found = [
+        {"key": key, **_coordinator(server, request, body["key_type"], key)}
+        for key in body["coordinator_keys"] or [body["key"]]
+    ]
+    return {"coordinators": found} if request.version >= 4 else found[0]
+
+
+def _coordinator(server: Server, request: Request, key_type: int, key: str) -> Message:
+    host, port = server.advertised
+    there = {"node_id": NODE_ID, "host": host, "port": port}
+    nowhere: Message = {"node_id": -1, "host": "", "port": -1, "error_message": None}
+    if key_type == _TRANSACTION:
+        return there if request.may("produce") else {
+            **nowhere, "error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        }  # fmt: skip
+    if key_type or not request.may("consume", group=key):
+        code = ErrorCode.INVALID_REQUEST if key_type else ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return {**nowhere, "error_code": code}
+    return there
+
+
+@handles(35)
+def describe_log_dirs(server: Server, request: Request) -> Message:
+    """The bucket is the only one."""
+    broker = server.broker
+    asked = request.body["topics"]
+    counts = (
+        names_of(broker.topics.names())
+        if asked is None
+        else {one["topic"]: count_of(broker.topics, one["topic"]) for one in asked}
+    )
+    topics = [
+        {
+            "name": name,
+            "partitions": [
+                {
+                    "partition_index": partition,
+                    "partition_size": broker.topics.get(topic_of(name, partition)).bytes,
+                }
+                for partition in range(count)
+            ],
+        }
+        for name, count in counts.items()
+        if may_see(request, name)
+    ]
+    return {"results": [{"log_dir": "bucket", "topics": topics}]}

@@ -1,0 +1,130 @@
+"""Settings of topics, read and changed; those of the broker can be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from seb_appliance.errors import SebError
+from seb_appliance.formats.topic_settings import SETTINGS
+from seb_appliance.protocols.kafka.apis.cluster import may_see
+from seb_appliance.protocols.kafka.apis.topics import by, failed
+from seb_appliance.protocols.kafka.configs import (
+    BadConfigError,
+    changes_of,
+    configs_of,
+    described,
+)
+from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError, code_of
+from seb_appliance.protocols.kafka.partitions import count_of, topic_of
+from seb_appliance.protocols.kafka.requests import Request, handles
+from seb_appliance.protocols.kafka.server import NODE_ID, Server
+from seb_appliance.protocols.kafka.wire.codec import Message
+
+_TOPIC, _BROKER = 2, 4  # types of resources
+_SET, _DELETE = 0, 1  # operations
+_STATIC: Final = 4  # the source of a config: a setting of the appliance
+
+
+@handles(32)
+def describe_configs(server: Server, request: Request) -> Message:
+    return {"results": [_described(server, request, one) for one in request.body["resources"]]}
+
+
+def _described(server: Server, request: Request, asked: Message) -> Message:
+    answer = {"resource_type": asked["resource_type"], "resource_name": asked["resource_name"]}
+    try:
+        configs = _configs_of(server, request, asked)
+    except (SebError, KafkaError) as error:
+        return {**answer, **failed(error)}
+    wanted = asked["configuration_keys"]
+    if wanted is not None:
+        configs = [one for one in configs if one["name"] in wanted]
+    return {**answer, "error_message": None, "configs": configs}
+
+
+def _configs_of(server: Server, request: Request, asked: Message) -> list[Message]:
+    """Raises SebError, KafkaError."""
+    name = asked["resource_name"]
+    if asked["resource_type"] == _TOPIC:
+        if not may_see(request, name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            raise KafkaError(code, f"The API key has no grant on {name!r}.")
+        view = server.broker.topics.get(name)
+        return [described(one) for one in configs_of(view.settings, view.effective)]
+    if asked["resource_type"] != _BROKER or name not in ("", str(NODE_ID)):
+        text = "The resources are topics, and the broker 1."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    of_broker = {
+        "num.partitions": str(server.partitions),
+        "default.replication.factor": "1",
+        "min.insync.replicas": "1",
+    }
+    return [
+        {"name": key, "value": value, "read_only": True, "config_source": _STATIC}
+        for key, value in of_broker.items()
+    ]
+
+
+@handles(33)
+async def alter_configs(server: Server, request: Request) -> Message:
+    """What is not named gets its default."""
+
+    def wanted(resource: Message) -> dict[str, Any]:
+        given = {one["name"]: one["value"] for one in resource["configs"]}
+        return dict.fromkeys(SETTINGS) | changes_of(given)
+
+    return await _altered(server, request, wanted)
+
+
+@handles(44)
+async def incremental_alter_configs(server: Server, request: Request) -> Message:
+    def wanted(resource: Message) -> dict[str, Any]:
+        given = dict[str, str | None]()
+        for one in resource["configs"]:
+            if one["config_operation"] not in (_SET, _DELETE):
+                raise BadConfigError(f"{one['name']} can be set and deleted, not appended to")
+            given[one["name"]] = one["value"] if one["config_operation"] == _SET else None
+        return changes_of(given)
+
+    return await _altered(server, request, wanted)
+
+
+async def _altered(server: Server, request: Request, wanted: Any) -> Message:
+    answers = []
+    for one in request.body["resources"]:
+        answer = {"resource_type": one["resource_type"], "resource_name": one["resource_name"]}
+        try:
+            await _alter(server, request, one, wanted(one))
+        except BadConfigError as error:
+            text = str(error)
+            answer |= {"error_code": ErrorCode.INVALID_CONFIG, "error_message": text}
+        except (SebError, KafkaError) as error:
+            answer |= failed(error)
+        else:
+            answer["error_message"] = None
+        answers.append(answer)
+    return {"responses": answers}
+
+
+async def _alter(
+    server: Server, request: Request, asked: Message, changes: Mapping[str, Any]
+) -> None:
+    """Of all partitions. Raises SebError, KafkaError."""
+    name, topics = asked["resource_name"], server.broker.topics
+    if asked["resource_type"] != _TOPIC:
+        text = "Only the settings of topics can be changed here."
+        raise KafkaError(ErrorCode.INVALID_REQUEST, text)
+    if not request.may("manage", name):
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        raise KafkaError(code, f"The API key has no grant to manage {name!r}.")
+    topics.get(name)
+    if request.body["validate_only"] or not changes:
+        return
+    for partition in range(count_of(topics, name)):
+        try:
+            await topics.change(topic_of(name, partition), dict(changes), by(request))
+        except SebError as error:
+            if code_of(error) is ErrorCode.INVALID_REQUEST:
+                raise KafkaError(ErrorCode.INVALID_CONFIG, error.detail) from error
+            raise

@@ -1,0 +1,224 @@
+"""Fetch: records of many partitions, which waits at their ends until there are enough.
+
+There are no fetch sessions: every request names all partitions, and every answer is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.broker.read.waiting import Waiter
+from seb_appliance.broker.shares import Reservation
+from seb_appliance.broker.values import From, ReadRequest, ReadResult
+from seb_appliance.clock import Timer
+from seb_appliance.errors import SebError
+from seb_appliance.protocols.kafka.apis.cluster import name_of
+from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
+from seb_appliance.protocols.kafka.partitions import topic_of
+from seb_appliance.protocols.kafka.records.writing import batches_of
+from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
+from seb_appliance.protocols.kafka.server import Server
+from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.types import NO_UUID
+from seb_appliance.tasks import in_slices
+
+_RECORDS_MAX: Final = 10_000  # of a partition in an answer
+_READ_HERE_BYTES: Final = 64 * limits.KIB  # encoded without a pause: a few hundred µs
+_NO_OFFSETS: Final = {"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1}
+
+
+@dataclass(slots=True)
+class _Part:
+    """A partition that is asked for, and what is found. `topic`: ours, "" if that is refused."""
+
+    index: int
+    offset: int
+    max_bytes: int
+    topic: str = ""
+    code: ErrorCode = ErrorCode.NONE
+    ends: tuple[int, int] = (-1, -1)  # log start offset, log end offset
+    records: list[bytes] = field(default_factory=list)
+
+    def refuse(self, error: SebError) -> None:
+        self.code = code_of(error)
+
+    def found(self, result: ReadResult) -> None:
+        self.ends = (result.log_start_offset, result.log_end_offset)
+
+    def message(self) -> Message:
+        start, end = self.ends
+        return {
+            "partition_index": self.index,
+            "error_code": self.code,
+            "high_watermark": end,
+            "last_stable_offset": end,
+            "log_start_offset": start,
+            "aborted_transactions": None,
+            "records": b"".join(self.records),
+        }
+
+
+@handles(1)
+def fetch(server: Server, request: Request) -> Outcome:
+    body = request.body
+    if sum(len(one["partitions"]) for one in body["topics"]) > limits.KAFKA_FETCH_PARTITIONS_MAX:
+        return {"error_code": ErrorCode.INVALID_REQUEST}
+    if body["session_id"] and body["session_epoch"] > 0:
+        return {"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND}
+    return _Fetch(server, request).look()
+
+
+class _Fetch:
+    def __init__(self, server: Server, request: Request) -> None:
+        self._server = server
+        self._broker = server.broker
+        self._request = request
+        self._owner = request.caller.key.api_key_id
+        body = request.body
+        self._until_s = self._broker.clock.monotonic_s() + max(0, body["max_wait_ms"]) / 1000
+        self._most_bytes = max(1, min(body["max_bytes"], limits.KAFKA_FETCH_BYTES_MAX))
+        self._topics = [(one, [*self._parts(one)]) for one in body["topics"]]
+        self._all = [part for _, parts in self._topics for part in parts]
+        self._waiters = list[Waiter]()
+        self._timer: Timer | None = None
+        self._is_over = False  # wait no more
+        self._task: asyncio.Task[None] | None = None
+
+    def _parts(self, asked: Message) -> Iterable[_Part]:
+        name, code = asked["topic"], ErrorCode.NONE
+        if asked["topic_id"] != NO_UUID:
+            name = name_of(self._server, asked["topic_id"])
+            code = ErrorCode.UNKNOWN_TOPIC_ID if name is None else code
+        if name is not None and not self._request.may("consume", name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        for one in asked["partitions"]:
+            part = _Part(one["partition"], one["fetch_offset"], one["partition_max_bytes"])
+            part.code = code
+            part.topic = "" if code else topic_of(name, part.index)
+            yield part
+
+    def look(self) -> Outcome:
+        """The answer, if it is complete without waiting for anything; None: it follows."""
+        if not self._read_here():
+            return self._read()
+        if self._is_enough:
+            return self._answer()
+        self._wait()
+        return None
+
+    @property
+    def _is_enough(self) -> bool:
+        size_bytes = sum(len(one) for part in self._all for one in part.records)
+        return (
+            self._is_over
+            or size_bytes >= self._request.body["min_bytes"]
+            or any(part.code for part in self._all)
+            or self._broker.clock.monotonic_s() >= self._until_s
+        )
+
+    # --- reading ---
+
+    def _read_here(self) -> bool:
+        """False: there is much, or it is not in memory."""
+        left_bytes = min(_READ_HERE_BYTES, self._most_bytes)
+        for part in self._all:
+            part.records = []
+            if not part.topic:
+                continue
+            try:
+                asked = self._asked(part, left_bytes)
+                result = self._broker.read_nowait(part.topic, asked, waits=False)
+                if result is None or left_bytes <= 0:
+                    return False
+                part.found(result)
+                if result.slices:
+                    part.records = [*batches_of(result.slices)]
+                    left_bytes -= sum(map(len, part.records))
+                    if left_bytes <= 0 and self._most_bytes > _READ_HERE_BYTES:
+                        return False
+            except SebError as error:
+                part.refuse(error)
+        return True
+
+    def _asked(self, part: _Part, left_bytes: int) -> ReadRequest:
+        most_bytes = max(1, min(part.max_bytes, left_bytes))
+        return ReadRequest(From(offset=part.offset), max_records=_RECORDS_MAX, max_bytes=most_bytes)
+
+    async def _read(self) -> Message:
+        """All that there is room for, with pauses for others."""
+        held = Reservation(self._broker.reading, self._owner)
+        self._request.acquired = held
+        left_bytes = self._most_bytes
+        async for part in in_slices(self._all):
+            part.records = []
+            if not part.topic:
+                continue
+            try:
+                held.grow(min(left_bytes, part.max_bytes) if left_bytes > 0 else 0)
+                result = await self._broker.read(part.topic, self._asked(part, left_bytes))
+                part.found(result)
+                if left_bytes > 0:
+                    async for batch in in_slices(batches_of(result.slices)):
+                        part.records.append(batch)
+                        left_bytes -= len(batch)
+            except SebError as error:
+                part.refuse(error)
+        held.shrink_to(min(held.held, self._most_bytes - left_bytes))
+        return self._answer()
+
+    # --- waiting ---
+
+    def _wait(self) -> None:
+        self._request.interrupt = self._interrupt
+        clock = self._broker.clock
+        left_s = self._until_s - clock.monotonic_s()
+        self._timer = clock.call_later(left_s, self._interrupt)
+        for part in self._all:
+            if part.topic and not part.records:
+                try:
+                    waiter = self._broker.wait_at_end(
+                        part.topic, part.offset, left_s, self._owner, self._woken
+                    )
+                except SebError as error:
+                    part.refuse(error)
+                    waiter = None
+                if waiter is None:
+                    self._woken()
+                    return
+                self._waiters.append(waiter)
+
+    def _interrupt(self) -> None:
+        self._is_over = True
+        self._woken()
+
+    def _woken(self) -> None:
+        """Something has changed: look again, once."""
+        if self._timer is None:
+            return
+        self._timer.cancel()
+        self._timer = None
+        self._request.interrupt = None
+        for waiter in self._waiters:
+            waiter.leave()
+        self._waiters.clear()
+        outcome = self.look()
+        if isinstance(outcome, dict):
+            self._request.answer(outcome)
+        elif outcome is not None:
+            self._request.caller.run(self._request, outcome)
+
+    def _answer(self) -> Message:
+        return {
+            "responses": [
+                {
+                    "topic": asked["topic"],
+                    "topic_id": asked["topic_id"],
+                    "partitions": [part.message() for part in parts],
+                }
+                for asked, parts in self._topics
+            ]
+        }

@@ -1,0 +1,139 @@
+"""Where partitions begin and end, and which offset has a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from seb_appliance.broker.values import From
+from seb_appliance.errors import SebError
+from seb_appliance.protocols.kafka.apis.producing import PRODUCER_PREFIX
+from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
+from seb_appliance.protocols.kafka.partitions import topic_of
+from seb_appliance.protocols.kafka.requests import Request, handles
+from seb_appliance.protocols.kafka.server import Server
+from seb_appliance.protocols.kafka.wire.codec import Message
+
+# "Times" of ListOffsets. The earliest that is on a local disk is the earliest.
+_LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
+_STARTS: Final = {
+    _LATEST: From(latest=True),
+    _EARLIEST: From(earliest=True),
+    _EARLIEST_LOCAL: From(earliest=True),
+}
+_NOT_FOUND: Final = {"timestamp": -1, "offset": -1}
+
+
+@handles(2)
+async def list_offsets(server: Server, request: Request) -> Message:
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    {
+                        "partition_index": one["partition_index"],
+                        **await _listed(server, request, topic["name"], one),
+                    }
+                    for one in topic["partitions"]
+                ],
+            }
+            for topic in request.body["topics"]
+        ]
+    }
+
+
+async def _listed(server: Server, request: Request, name: str, asked: Message) -> Message:
+    broker, topic, time_ms = server.broker, topic_of(name, asked["partition_index"]), asked[
+        "timestamp"
+    ]  # fmt: skip
+    if not request.may("consume", name):
+        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, **_NOT_FOUND}
+    try:
+        if time_ms == _MAX_TIMESTAMP:
+            place = await broker.newest_record(topic)
+        elif time_ms in _STARTS:
+            offset = (await broker.offset_at(topic, _STARTS[time_ms])).offset
+            return {"timestamp": -1, "offset": offset, "leader_epoch": 0}
+        elif time_ms < 0:
+            return {"error_code": ErrorCode.INVALID_TIMESTAMP, **_NOT_FOUND}
+        else:
+            place = await broker.offset_at(topic, From(timestamp_us=time_ms * 1000))
+    except SebError as error:
+        return {"error_code": code_of(error), **_NOT_FOUND}
+    if place.timestamp_us is None:  # no record is so young
+        return {"leader_epoch": -1, **_NOT_FOUND}
+    return {"timestamp": place.timestamp_us // 1000, "offset": place.offset, "leader_epoch": 0}
+
+
+@handles(23)
+def offset_for_leader_epoch(server: Server, request: Request) -> Message:
+    """There is one leader and one epoch, 0: its end is the end of the log."""
+    return {
+        "topics": [
+            {
+                "topic": topic["topic"],
+                "partitions": [
+                    {
+                        "partition": one["partition"],
+                        **_end_of_epoch(server, request, topic["topic"], one),
+                    }
+                    for one in topic["partitions"]
+                ],
+            }
+            for topic in request.body["topics"]
+        ]
+    }
+
+
+def _end_of_epoch(server: Server, request: Request, name: str, asked: Message) -> Message:
+    if not request.may("consume", name):
+        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    try:
+        view = server.broker.topics.get(topic_of(name, asked["partition"]))
+    except SebError as error:
+        return {"error_code": code_of(error)}
+    if asked["leader_epoch"] != 0:
+        return {"leader_epoch": -1, "end_offset": -1}
+    return {"leader_epoch": 0, "end_offset": view.log_end_offset}
+
+
+@handles(61)
+def describe_producers(server: Server, request: Request) -> Message:
+    """Producers that are remembered for a partition. Open transactions are not in the log."""
+    return {
+        "topics": [
+            {
+                "name": topic["name"],
+                "partitions": [
+                    {
+                        "partition_index": index,
+                        **_producers(server, request, topic["name"], index),
+                    }
+                    for index in topic["partition_indexes"]
+                ],
+            }
+            for topic in request.body["topics"]
+        ]
+    }
+
+
+def _producers(server: Server, request: Request, name: str, index: int) -> Message:
+    if not request.may("consume", name):
+        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+    try:
+        found = server.broker.topics.producers(topic_of(name, index))
+    except SebError as error:
+        return {"error_code": code_of(error)}
+    return {
+        "active_producers": [
+            {
+                "producer_id": int(one.producer_id.removeprefix(PRODUCER_PREFIX)),
+                "producer_epoch": one.epoch,
+                "last_sequence": one.next_seq - 1,
+                "last_timestamp": one.used_us // 1000,
+                "coordinator_epoch": 0,
+            }
+            for one in found
+            if one.producer_id.startswith(PRODUCER_PREFIX)
+        ]
+    }

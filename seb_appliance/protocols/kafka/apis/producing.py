@@ -1,0 +1,260 @@
+"""Produce: record batches become records of ours, acknowledged when the bucket has them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from seb_appliance import limits
+from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
+from seb_appliance.broker.append.deduplication import ProducerStamp
+from seb_appliance.broker.append.writes import Duplicate
+from seb_appliance.broker.shares import Reservation
+from seb_appliance.errors import OverloadedError, SebError, ShareExceededError
+from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError, code_of
+from seb_appliance.protocols.kafka.partitions import topic_of
+from seb_appliance.protocols.kafka.records.incoming import Incoming, ProducerOf
+from seb_appliance.protocols.kafka.records.reading import read_batches, read_batches_in_slices
+from seb_appliance.protocols.kafka.requests import Request, handles
+from seb_appliance.protocols.kafka.server import Server
+from seb_appliance.protocols.kafka.wire.codec import Message
+
+PRODUCER_PREFIX: Final = "kafka "  # of ids; the space keeps them apart from those of HTTP
+_ACKS: Final = (-1, 0, 1)
+_NO_ROOM: Final = (OverloadedError, ShareExceededError)
+_RETRY_S: Final = 0.1  # while there is no room
+_READ_HERE_BYTES: Final = 64 * limits.KIB  # in less than a millisecond
+_INFLATED_HERE_BYTES: Final = 256 * limits.KIB
+_INFLATES: Final = 8  # times that compressed records grow, mostly less
+
+
+@handles(0)
+def produce(server: Server, request: Request) -> None:
+    """Its answer follows once all is stored, or refused."""
+    asked = _Produce(server, request)
+    if request.body["acks"] not in _ACKS:
+        asked.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS)
+    else:
+        asked.begin()
+
+
+def stamp_of(producer: ProducerOf) -> ProducerStamp:
+    name = f"{PRODUCER_PREFIX}{producer.producer_id}"
+    return ProducerStamp(name, producer.epoch, producer.base_sequence, counts_records=True)
+
+
+class _Part:
+    """The records for one partition, and what became of them; an `AckCallback`. `no_room`: the
+    refusal, if there was no memory for them."""
+
+    __slots__ = ("_produce", "code", "data", "index", "no_room", "offset", "text", "topic")
+
+    def __init__(self, produce: _Produce, name: str, asked: Message) -> None:
+        self._produce = produce
+        self.index: int = asked["index"]
+        self.topic = topic_of(name, self.index)
+        self.data: Any = asked["records"]
+        self.code = ErrorCode.NONE
+        self.text: str | None = None
+        self.offset = -1
+        self.no_room: SebError | None = None
+
+    def stored(self, admitted: Any, window_s: float, put_s: float) -> None:  # noqa: ARG002
+        if not isinstance(admitted, Duplicate):
+            self.offset = admitted.offset
+        elif admitted.produced is None:
+            self.code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        else:
+            self.offset = admitted.produced[0].offset
+        self._tell()
+
+    def failed(self, error: SebError) -> None:
+        if isinstance(error, _NO_ROOM):
+            self.no_room = error
+        else:
+            self.refuse(code_of(error), error.detail)
+
+    def held(self) -> None:
+        """A transaction has the records: they have no offsets yet."""
+        self._tell()
+
+    def refuse(self, code: ErrorCode, text: str) -> None:
+        self.code, self.text = code, text
+        self._tell()
+
+    def _tell(self) -> None:
+        self.data = None
+        self._produce.told()
+
+    def message(self) -> Message:
+        return {
+            "index": self.index,
+            "error_code": self.code,
+            "base_offset": self.offset,
+            "error_message": self.text,
+        }
+
+
+class _Produce:
+    def __init__(self, server: Server, request: Request) -> None:
+        self._server = server
+        self._broker = server.broker
+        self._request = request
+        self._key = request.caller.key
+        self._topics = [
+            (one["name"], [_Part(self, one["name"], part) for part in one["partition_data"]])
+            for one in request.body["topic_data"]
+        ]
+        self._left = sum(len(parts) for _, parts in self._topics) + 1  # and `begin`
+
+    def begin(self) -> None:
+        """Admit the records in order. The connection is held up if that takes long, so that
+        requests behind this one stay behind it."""
+        later = list[_Part]()
+        for name, parts in self._topics:
+            may = self._request.may("produce", name)
+            for part in parts:
+                if not may:
+                    text = f"The API key has no grant to produce to {name[:200]!r}."
+                    part.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
+                elif part.data is None or not self._broker.topics.exists(part.topic):
+                    text = f"There is no topic {part.topic[:200]!r}."
+                    part.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
+                elif later or not self._store_here(part):
+                    later.append(part)
+        if later:
+            self._request.caller.hold(self._request)
+            self._server.go(self._store_later(later))
+        else:
+            self.told()
+
+    def refuse_all(self, code: ErrorCode) -> None:
+        for _, parts in self._topics:
+            for part in parts:
+                part.refuse(code, "")
+        self.told()
+
+    def told(self) -> None:
+        """A part is stored or refused, or all are begun."""
+        self._left -= 1
+        if self._left:
+            return
+        if self._request.body["acks"] == 0:
+            self._request.answer(None)
+            return
+        topics = [
+            {"name": name, "partition_responses": [part.message() for part in parts]}
+            for name, parts in self._topics
+        ]
+        self._request.answer({"responses": topics})
+
+    # --- one partition ---
+
+    def _store_here(self, part: _Part) -> bool:
+        """False: it takes long, or there is no room now."""
+        if len(part.data) > _READ_HERE_BYTES:
+            return False
+        try:
+            incoming = read_batches(part.data, _INFLATED_HERE_BYTES)
+        except KafkaError as error:
+            if error.code is ErrorCode.MESSAGE_TOO_LARGE:
+                return False
+            part.refuse(error.code, str(error))
+            return True
+        return self._store(part, incoming)
+
+    def _store(self, part: _Part, incoming: Incoming) -> bool:
+        """False: there is no room now."""
+        part.no_room = None
+        stamp = None if incoming.stamp is None else stamp_of(incoming.stamp)
+        if incoming.is_transactional:
+            self._hold(part, incoming, stamp)
+        else:
+            conditions = NO_CONDITIONS if stamp is None else Conditions(producer=stamp)
+            self._broker.appends.append_told(
+                self._key,
+                part.topic,
+                incoming.records,
+                len(part.data),
+                part,
+                conditions,
+                address=self._request.caller.address,
+            )
+        return part.no_room is None
+
+    def _hold(self, part: _Part, incoming: Incoming, stamp: ProducerStamp | None) -> None:
+        """Add the records to the open transaction: they get offsets when it ends."""
+        assert incoming.stamp is not None
+        assert stamp is not None
+        try:
+            self._server.transactions.hold(
+                self._key,
+                self._request.body["transactional_id"] or "",
+                (incoming.stamp.producer_id, incoming.stamp.epoch),
+                part.topic,
+                incoming.records,
+                stamp,
+            )
+        except KafkaError as error:
+            part.refuse(error.code, str(error))
+        except SebError as error:
+            part.failed(error)
+        else:
+            part.held()
+
+    async def _store_later(self, parts: list[_Part]) -> None:
+        """Waits for room, so that nothing is refused that would fit in a moment."""
+        wait_s = min(limits.KAFKA_NO_ROOM_S_MAX, max(0, self._request.body["timeout_ms"]) / 1000)
+        until_s = self._broker.clock.monotonic_s() + wait_s
+        try:
+            for part in parts:
+                with Reservation(self._broker.pending, self._key.api_key_id) as held:
+                    try:
+                        incoming = await self._read(part, held, until_s)
+                        await self._store_in_time(part, incoming, held, until_s)
+                    except KafkaError as error:
+                        part.refuse(error.code, str(error))
+                    except SebError as error:
+                        part.refuse(code_of(error), error.detail)
+        finally:
+            self._request.caller.go_on()
+        self.told()
+
+    async def _read(self, part: _Part, held: Reservation, until_s: float) -> Incoming:
+        """`held` is what the records may have, inflated. Raises KafkaError, SebError."""
+        most_bytes = min(_INFLATES * len(part.data), limits.REQUEST_BYTES_MAX)
+        while True:
+            await self._grow(held, most_bytes - held.held, until_s)
+            try:
+                return await read_batches_in_slices(part.data, most_bytes)
+            except KafkaError as error:
+                is_whole = most_bytes == limits.REQUEST_BYTES_MAX
+                if error.code is not ErrorCode.MESSAGE_TOO_LARGE or is_whole:
+                    raise
+            most_bytes = limits.REQUEST_BYTES_MAX
+
+    async def _store_in_time(
+        self, part: _Part, incoming: Incoming, held: Reservation, until_s: float
+    ) -> None:
+        size_bytes = held.held
+        while True:
+            held.release()  # admission reserves what it keeps
+            if self._store(part, incoming):
+                return
+            assert part.no_room is not None
+            await self._pause(part.no_room, until_s)
+            await self._grow(held, size_bytes, until_s)
+
+    async def _grow(self, held: Reservation, amount: int, until_s: float) -> None:
+        while True:
+            try:
+                held.grow(amount)
+            except _NO_ROOM as error:
+                await self._pause(error, until_s)
+            else:
+                return
+
+    async def _pause(self, error: SebError, until_s: float) -> None:
+        """Raises `error` when it is too late."""
+        if self._broker.clock.monotonic_s() >= until_s:
+            raise error
+        await self._broker.clock.sleep(_RETRY_S)

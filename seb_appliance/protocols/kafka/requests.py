@@ -1,0 +1,98 @@
+"""A request and its answer; who handles which API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.shares import Reservation
+from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.protocols.kafka.wire.codec import Api, Message
+
+
+class Caller(Protocol):
+    """The connection of a request. `key`: its API key. `software`: what the client calls itself.
+    `wants_token`: the next request is a bare SASL token, as SaslHandshake 0 has it."""
+
+    broker: Broker
+    client_id: str
+    software: str
+    address: str
+    wants_token: bool
+
+    @property
+    def key(self) -> ApiKeyView: ...
+
+    def authenticate(self, token: str) -> None: ...
+
+    def answered(self, request: Request) -> None: ...
+
+    def hold(self, request: Request) -> None: ...
+
+    def go_on(self) -> None: ...
+
+    def run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None: ...
+
+
+class Request:
+    """`body`: the message. `acquired`: memory of the answer, which is held until that is sent.
+    `interrupt`: called when the appliance stops, or the client goes, while this waits."""
+
+    __slots__ = (
+        "acquired",
+        "api",
+        "body",
+        "caller",
+        "correlation_id",
+        "interrupt",
+        "is_answered",
+        "is_version_unknown",
+        "message",
+        "version",
+    )
+
+    def __init__(
+        self, caller: Caller, api: Api, version: int, correlation_id: int, body: Message
+    ) -> None:
+        self.caller = caller
+        self.api = api
+        self.version = version
+        self.correlation_id = correlation_id
+        self.body = body
+        self.is_version_unknown = False
+        self.is_answered = False
+        self.message: Message | None = None
+        self.acquired: Reservation | None = None
+        self.interrupt: Callable[[], None] | None = None
+
+    def answer(self, message: Message | None) -> None:
+        """None: the client wants no answer. Called once."""
+        assert not self.is_answered, self.api.name
+        self.is_answered = True
+        self.message = message
+        self.interrupt = None
+        self.caller.answered(self)
+
+    def may(self, operation: str, topic: str | None = None, group: str | None = None) -> bool:
+        """Whether a grant of the API key covers it."""
+        return self.caller.broker.may(self.caller.key, operation, topic, group)
+
+
+# What a handler returns: the answer; or a coroutine that returns it; or None: it calls `answer`.
+Outcome: TypeAlias = Message | Coroutine[Any, Any, Message] | None
+Handler: TypeAlias = Callable[[Any, Request], Outcome]
+_H = TypeVar("_H", bound=Handler)
+
+HANDLERS: Final[dict[int, Handler]] = {}
+
+
+def handles(api_key: int) -> Callable[[_H], _H]:
+    """Registers the function for an API. It gets the server and the request."""
+
+    def register(handler: _H) -> _H:
+        assert api_key not in HANDLERS, api_key
+        HANDLERS[api_key] = handler
+        return handler
+
+    return register

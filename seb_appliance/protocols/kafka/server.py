@@ -1,0 +1,53 @@
+"""What the handlers of all APIs share."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+from collections.abc import Callable, Coroutine
+from itertools import count
+from typing import Any, Final
+
+from seb_appliance.broker.broker import Broker
+from seb_appliance.protocols.kafka.groups.coordinator import Coordinator
+from seb_appliance.protocols.kafka.transactions import Transactions
+
+NODE_ID: Final = 1  # of the only broker
+_IDS_OF_EPOCH: Final = 1 << 31
+
+
+class Server:
+    """`advertised`: host and port that clients connect to. `partitions`: of a topic that is made
+    on first use."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        *,
+        advertised: tuple[str, int] = ("", 0),
+        partitions: int = 1,
+        random_bytes: Callable[[int], bytes] = os.urandom,
+    ) -> None:
+        self.broker = broker
+        self.advertised = advertised
+        self.partitions = partitions
+        self.cluster_id = base64.urlsafe_b64encode(broker.bucket_id).decode().rstrip("=")
+        self.coordinator = Coordinator(broker.clock, broker.shares, random_bytes)
+        self._producer_ids = count(broker.epoch * _IDS_OF_EPOCH)
+        self.transactions = Transactions(broker, self.new_producer_id)
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def new_producer_id(self) -> int:
+        """No other has it, in the life of the bucket: an epoch has one writer."""
+        return next(self._producer_ids)
+
+    def go(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do something that goes on when its connection ends."""
+        task = asyncio.create_task(work, name="kafka")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finished(self) -> None:
+        """What was started is done."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,0 +1,1 @@
+"""Kafka messages: bytes in, dictionaries out, and back."""

@@ -1,0 +1,246 @@
+"""Codecs of messages, made from their schemas when a version is first seen.
+
+A message is a dictionary by field name. What is written may lack fields, which then have their
+defaults.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator
+from functools import cache
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+from seb_appliance.protocols.kafka.wire import schemas
+from seb_appliance.protocols.kafka.wire.types import (
+    NO_UUID,
+    NUMBERS,
+    UUID,
+    BadMessageError,
+    Frame,
+    Reader,
+    Writer,
+    read_length,
+    read_uvarint,
+    sized,
+    write_length,
+    write_uvarint,
+)
+
+Message: TypeAlias = dict[str, Any]
+Side: TypeAlias = Literal["request", "response"]
+
+_NEVER: Final = 1 << 15
+_EVER: Final = range(_NEVER)
+_MODIFIERS: Final = re.compile(
+    r"(?P<null>\?(?P<null_from>\d+)?)?(@(?P<first>\d+)(-(?P<last>\d+))?)?(#(?P<tag>\d+))?"
+    r"(=(?P<default>.+))?"
+)
+
+
+class Field(NamedTuple):
+    """`kind`: a type, or the fields of a structure. `null_from`: the version from which on it may
+    be null."""
+
+    name: str
+    kind: str | tuple[Field, ...]
+    is_array: bool
+    versions: range
+    null_from: int
+    tag: int | None
+    default: Any
+
+
+class Api(NamedTuple):
+    """An API and the versions of it that are spoken here."""
+
+    key: int
+    name: str
+    versions: range
+    flexible_from: int
+    request: tuple[Field, ...]
+    response: tuple[Field, ...]
+
+    def is_flexible(self, version: int) -> bool:
+        return version >= self.flexible_from
+
+
+# --- schemas ---
+
+
+def _apis(text: str) -> Iterator[Api]:
+    for block in text.strip().split("\n\n"):
+        head, _, rest = block.partition("\n> ")
+        request, _, response = rest.partition("\n< ")
+        key, name, versions, *flexible = head.split()
+        first, last = map(int, versions.split("-"))
+        yield Api(
+            int(key),
+            name,
+            range(first, last + 1),
+            int(flexible[1]) if flexible else _NEVER,
+            _fields(iter(request.split())),
+            _fields(iter(response.split())),
+        )
+
+
+def _fields(words: Iterator[str]) -> tuple[Field, ...]:
+    """Up to the end of the structure, which is the last item if there is one."""
+    found = list[Field]()
+    for word in words:
+        if word[0] in "]}":
+            return (*found, _field("", (), word[0] == "]", word[1:]))
+        name, _, rest = word.partition(":")
+        if rest in "[{":
+            *inner, end = _fields(words)
+            found.append(end._replace(name=name, kind=tuple(inner)))
+        else:
+            parts = re.fullmatch(r"(\[?)(\w+)\]?(.*)", rest)
+            assert parts is not None, word
+            found.append(_field(name, parts[2], bool(parts[1]), parts[3]))
+    return tuple(found)
+
+
+def _field(name: str, kind: str | tuple[Field, ...], is_array: bool, modifiers: str) -> Field:
+    given = _MODIFIERS.fullmatch(modifiers)
+    assert given is not None, (name, modifiers)
+    versions = range(int(given["first"] or 0), int(given["last"] or _NEVER) + 1)
+    null_from = _NEVER if given["null"] is None else int(given["null_from"] or 0)
+    tag = None if given["tag"] is None else int(given["tag"])
+    default: Any = given["default"]
+    if default == "null":
+        default = None
+    elif default is not None:
+        default = default == "true" if kind == "bool" else int(default)
+    elif is_array:
+        default = ()
+    elif isinstance(kind, tuple):
+        default = {}
+    elif kind in NUMBERS:
+        default = 0
+    else:
+        default = {"str": "", "uuid": NO_UUID}.get(kind, b"")
+    return Field(name, kind, is_array, versions, null_from, tag, default)
+
+
+APIS: Final = {api.key: api for api in _apis(schemas.TEXT)}
+
+
+# --- codecs ---
+
+
+@cache
+def codec(key: int, version: int, side: Side) -> tuple[Reader, Writer]:
+    api = APIS[key]
+    fields = api.request if side == "request" else api.response
+    return _structure(fields, version, flexible=api.is_flexible(version))
+
+
+def read_request(key: int, version: int, frame: Frame, at: int) -> Message:
+    """The body of a request, which begins at `at`. Raises BadMessageError."""
+    try:
+        found, end = codec(key, version, "request")[0](frame, at)
+    except (struct.error, IndexError) as error:
+        raise BadMessageError("a message ends too early") from error
+    if end != len(frame):
+        raise BadMessageError(f"{len(frame) - end} bytes follow the message")
+    assert isinstance(found, dict)
+    return found
+
+
+def write_response(key: int, version: int, correlation_id: int, message: Message) -> bytearray:
+    """A whole response, with its length and header."""
+    out = bytearray(4)
+    out += struct.pack(">i", correlation_id)
+    # ApiVersions: a client that does not know this version yet must be able to read it.
+    if APIS[key].is_flexible(version) and APIS[key].name != "ApiVersions":
+        out.append(0)
+    codec(key, version, "response")[1](out, message)
+    struct.pack_into(">i", out, 0, len(out) - 4)
+    return out
+
+
+def _structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tuple[Reader, Writer]:
+    plain, tagged = list[tuple[Field, Reader, Writer]](), dict[int, tuple[Field, Reader, Writer]]()
+    for field in fields:
+        if version in field.versions:
+            both = _value(field, version, flexible=flexible)
+            if field.tag is None:
+                plain.append((field, *both))
+            else:
+                tagged[field.tag] = (field, *both)
+    readers = [(field.name, read) for field, read, _ in plain]
+    writers = [(field.name, field.default, write) for field, _, write in plain]
+    missing = {field.name: field.default for field in fields}
+
+    def read(frame: Frame, at: int) -> tuple[Message, int]:
+        found = missing.copy()
+        for name, read_one in readers:
+            found[name], at = read_one(frame, at)
+        if flexible:
+            count, at = read_uvarint(frame, at)
+            for _ in range(frame.count(count, at)):
+                number, at = read_uvarint(frame, at)
+                length, at = read_uvarint(frame, at)
+                if number in tagged:
+                    field, read_one, _ = tagged[number]
+                    found[field.name], _ = read_one(frame, at)
+                at += length
+        return found, at
+
+    def write(out: bytearray, value: Message) -> None:
+        for name, default, write_one in writers:
+            write_one(out, value.get(name, default))
+        if flexible:
+            given = [(tag, one) for tag, one in tagged.items() if one[0].name in value]
+            write_uvarint(out, len(given))
+            for tag, (field, _, write_one) in given:
+                inner = bytearray()
+                write_one(inner, value[field.name])
+                write_uvarint(out, tag)
+                write_uvarint(out, len(inner))
+                out += inner
+
+    return read, write
+
+
+def _value(field: Field, version: int, *, flexible: bool) -> tuple[Reader, Writer]:
+    nullable = version >= field.null_from
+    if isinstance(field.kind, tuple):
+        both = _structure(field.kind, version, flexible=flexible)
+    elif field.kind in NUMBERS:
+        both = NUMBERS[field.kind]
+    elif field.kind == "uuid":
+        both = UUID
+    else:
+        is_null = nullable and not field.is_array
+        both = sized(field.kind, compact=flexible, nullable=is_null)
+    return _array(*both, compact=flexible, nullable=nullable) if field.is_array else both
+
+
+def _array(
+    read_one: Reader, write_one: Writer, *, compact: bool, nullable: bool
+) -> tuple[Reader, Writer]:
+    def read(frame: Frame, at: int) -> tuple[list[Any] | None, int]:
+        number, at = read_length(frame, at, compact=compact, short=False)
+        if number < 0:
+            if not nullable:
+                raise BadMessageError("an array is null that must not be")
+            return None, at
+        found = list[Any]()
+        for _ in range(frame.count(number, at)):
+            value, at = read_one(frame, at)
+            found.append(value)
+        return found, at
+
+    def write(out: bytearray, values: Any) -> None:
+        if values is None:
+            assert nullable
+            write_length(out, -1, compact=compact, short=False)
+            return
+        write_length(out, len(values), compact=compact, short=False)
+        for value in values:
+            write_one(out, value)
+
+    return read, write

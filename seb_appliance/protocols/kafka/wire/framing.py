@@ -1,0 +1,56 @@
+"""Requests out of a stream of bytes: a length of four bytes before each."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from seb_appliance import limits
+from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame
+
+_LENGTH: Final = struct.Struct(">i")
+_BEGIN: Final = struct.Struct(">ih")  # the length, and the key of the API
+_SMALLEST: Final = 8  # the header up to the client id
+_PRODUCE: Final = 0
+
+
+class Framer:
+    """`is_trusted`: an API key has come, so requests may be larger."""
+
+    def __init__(self) -> None:
+        self.is_trusted = False
+        self._buffer = bytearray()
+        self._at = 0
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Of what is not taken yet."""
+        return len(self._buffer) - self._at
+
+    def feed(self, data: bytes) -> None:
+        if self._at:
+            del self._buffer[: self._at]
+            self._at = 0
+        self._buffer += data
+
+    def next(self) -> Frame | None:
+        """The next whole request, without its length. Raises BadMessageError."""
+        if self.waiting_bytes < _BEGIN.size:
+            return None
+        length, api_key = _BEGIN.unpack_from(self._buffer, self._at)
+        if not _SMALLEST <= length <= self._largest(api_key):
+            raise BadMessageError(f"a request of {length} bytes")
+        begin = self._at + _LENGTH.size
+        end = begin + length
+        if end > len(self._buffer):
+            return None
+        with memoryview(self._buffer) as view:
+            frame = Frame(view[begin:end])
+        self._at = end
+        return frame
+
+    def _largest(self, api_key: int) -> int:
+        if not self.is_trusted:
+            return limits.KAFKA_FIRST_REQUEST_BYTES_MAX
+        is_produce = api_key == _PRODUCE
+        return limits.KAFKA_PRODUCE_BYTES_MAX if is_produce else limits.KAFKA_REQUEST_BYTES_MAX
