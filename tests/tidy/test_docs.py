@@ -164,6 +164,7 @@ def metrics() -> set[str]:
         package / "protocols/subscriptions/running.py",
         package / "protocols/durable_streams/delivering.py",
         package / "protocols/mqtt/listening.py",
+        package / "protocols/kafka/listening.py",
         package / "protocols/syslog/listening.py",
     )
     for path in (*package.glob("broker/*.py"), *reports):

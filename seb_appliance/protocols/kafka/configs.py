@@ -15,7 +15,7 @@ _PREFIX: Final = "seb."
 _UNLIMITED: Final = "-1"
 
 # Kafka's name, ours, and the type.
-_NAMES: Final = {
+NAMES: Final = {
     "cleanup.policy": ("cleanup", _LIST),
     "compression.type": ("compression", _STRING),
     "delete.retention.ms": ("tombstone_retention_ms", _LONG),
@@ -25,7 +25,7 @@ _NAMES: Final = {
     "retention.bytes": ("retention_bytes", _LONG),
     "retention.ms": ("retention_ms", _LONG),
 }
-_KAFKA_NAMES: Final = {ours: name for name, (ours, _) in _NAMES.items()}
+_KAFKA_NAMES: Final = {ours: name for name, (ours, _) in NAMES.items()}
 _CLEANUPS: Final = {
     frozenset({"delete"}): "delete",
     frozenset({"compact"}): "compact",
@@ -57,7 +57,7 @@ def changes_of(given: Mapping[str, str | None]) -> dict[str, Any]:
     that is not known is ignored, since clients set many. Raises BadConfigError."""
     changes = dict[str, Any]()
     for name, text in given.items():
-        known = _NAMES.get(name)
+        known = NAMES.get(name)
         field = known[0] if known is not None else name.removeprefix(_PREFIX)
         if known is None and not (name.startswith(_PREFIX) and field in SETTINGS):
             continue
@@ -97,7 +97,7 @@ def configs_of(settings: TopicSettings, effective: TopicSettings) -> Iterator[Co
             text = declared.text_or_unlimited(value)
             yield Config(_PREFIX + field, value, is_set, text, _STRING, declared.help)
         else:
-            yield Config(name, value, is_set, _text(field, value), _NAMES[name][1], declared.help)
+            yield Config(name, value, is_set, _text(field, value), NAMES[name][1], declared.help)
 
 
 def _text(field: str, value: Any) -> str:

@@ -82,7 +82,8 @@ class KafkaError(Exception):
         self.code = code
 
 
-_BY_CODE: Final = {
+# By the code of an error of the broker.
+BY_CODE: Final = {
     "topic_not_found": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     "topic_held": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     "topic_replaced": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -123,7 +124,7 @@ def code_of(error: SebError, *, of_group: bool = False) -> ErrorCode:
     if isinstance(error, SequenceGapError) and error.data.get("expected") == 0:
         # 45 would be fatal to a producer that may go on with a sequence of its own.
         return ErrorCode.UNKNOWN_PRODUCER_ID
-    code = _BY_CODE.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR)
+    code = BY_CODE.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR)
     if of_group and code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     if of_group and code is ErrorCode.INVALID_TOPIC_EXCEPTION:
