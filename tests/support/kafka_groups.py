@@ -9,7 +9,7 @@ from typing import Any
 
 from seb_appliance import limits
 from seb_appliance.broker.shares import AllShares
-from seb_appliance.protocols.kafka.groups.codes import ErrorCode
+from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.coordinator import Coordinator
 from seb_appliance.protocols.kafka.groups.values import (
     JoinRequest,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.protocols.kafka.groups.codes import ErrorCode
+from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.values import Protocol
 from tests.support.fakes import settle
 from tests.support.kafka_groups import INITIAL_S, Groups

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance.protocols.kafka.groups.codes import ErrorCode
+from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.values import Protocol
 from tests.support.kafka_groups import INITIAL_S, Groups
 
