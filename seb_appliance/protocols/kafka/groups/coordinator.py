@@ -187,8 +187,6 @@ class Coordinator:
         self._check(request)
         group = self._groups.get(request.group)
         if group is None:
-            if request.member_id:
-                raise RefusedError(ErrorCode.UNKNOWN_MEMBER_ID)
             room = self._reserve(self._room_of_groups, request.owner, 1)
             group = self._groups[request.group] = Group(request.group, room)
         try:

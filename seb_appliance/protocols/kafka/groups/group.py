@@ -97,14 +97,11 @@ class Group:
 
     def replace(self, old: Member, new: Member) -> None:
         """The static member with another member id; requests of the old one are fenced."""
-        was_leader = self.leader == old.member_id
         was_unsynced = old.member_id in self.unsynced
         new.is_new = old.is_new
         new.assignment = old.assignment
         self.drop(old, ErrorCode.FENCED_INSTANCE_ID)
-        self.add(new, self.protocol_type)
-        if was_leader:
-            self.leader = new.member_id
+        self.add(new, self.protocol_type)  # leads, if the old one did
         if was_unsynced:
             self.unsynced.add(new.member_id)
 

@@ -158,6 +158,36 @@ async def test_who_waits_for_the_assignment_is_told_of_the_next_rebalance(groups
     assert synced.result().error == ErrorCode.REBALANCE_IN_PROGRESS
 
 
+async def test_the_time_to_sync_begins_with_each_generation(groups: Groups) -> None:
+    first = groups.join_anew()
+    await groups.clock.advance(INITIAL_S)
+    for _ in range(8):
+        assert groups.heartbeat(first.result()) == ErrorCode.NONE
+        await groups.clock.advance(5)
+    second = groups.join_anew()
+    again = groups.join(first.result().member_id)
+    for _ in range(8):
+        for joined in (again.result(), second.result()):
+            assert groups.heartbeat(joined) == ErrorCode.NONE
+        await groups.clock.advance(5)
+    await groups.assigned(again, second)
+
+
+async def test_who_waited_long_for_the_assignment_has_a_session_to_join_again(
+    groups: Groups,
+) -> None:
+    waiting = [groups.join_anew(), groups.join_anew()]
+    await groups.clock.advance(INITIAL_S)
+    leader, other = (future.result() for future in waiting)
+    groups.sync(other)
+    for _ in range(4):
+        await groups.clock.advance(9)
+        groups.heartbeat(leader)
+    groups.join(leader.member_id, protocols=(Protocol("range", b"more"),))
+    await groups.clock.advance(9)
+    assert groups.heartbeat(other) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
 async def test_members_who_never_sync_are_removed_after_the_rebalance_timeout(
     groups: Groups,
 ) -> None:

@@ -84,6 +84,19 @@ async def test_a_member_who_waits_needs_no_heartbeat(groups: Groups) -> None:
     assert groups.heartbeat(waiting.result()) == ErrorCode.NONE
 
 
+async def test_the_session_of_a_new_member_begins_with_its_generation(groups: Groups) -> None:
+    (old,) = await groups.stable({})
+    new = groups.join_anew()
+    for _ in range(3):
+        await groups.clock.advance(5)
+        groups.heartbeat(old)
+    first = groups.join(old.member_id).result()
+    await groups.clock.advance(9.9)
+    assert groups.heartbeat(first) == ErrorCode.NONE
+    await groups.clock.advance(0.1)
+    assert groups.heartbeat(new.result()) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 async def test_a_new_member_waits_five_minutes_at_most(groups: Groups) -> None:
     (old,) = await groups.stable({"rebalance_timeout_ms": 3_600_000})
     new = groups.join_anew()

@@ -74,6 +74,32 @@ async def test_a_request_of_the_replaced_member_that_waits_is_fenced(groups: Gro
     assert [m.member_id for m in new.result().members] == [new.result().member_id]
 
 
+async def test_the_session_of_a_static_member_that_restarted_is_its_own(groups: Groups) -> None:
+    leader, _ = await groups.stable(ONE, TWO)
+    again = groups.join(**TWO).result()
+    await groups.clock.advance(9.9)
+    assert groups.heartbeat(leader, "one") == ErrorCode.NONE
+    assert groups.member_ids == [leader.member_id, again.member_id]
+    await groups.clock.advance(0.1)
+    assert groups.member_ids == [leader.member_id]
+
+
+async def test_a_static_member_that_restarts_still_has_to_ask_for_its_assignment(
+    groups: Groups,
+) -> None:
+    waiting = [groups.join(**ONE), groups.join(**TWO)]
+    await groups.clock.advance(INITIAL_S)
+    leader = waiting[0].result()
+    groups.sync(leader)
+    again = groups.join(**TWO).result()
+    for _ in range(12):
+        assert groups.heartbeat(leader) == ErrorCode.NONE
+        assert groups.heartbeat(again, "two") == ErrorCode.NONE
+        await groups.clock.advance(5)
+    assert groups.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert groups.heartbeat(again, "two") == ErrorCode.UNKNOWN_MEMBER_ID
+
+
 async def test_a_static_member_that_restarts_before_the_assignment_starts_a_rebalance(
     groups: Groups,
 ) -> None:
