@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-# Codes of the Kafka protocol.
-CORRUPT_MESSAGE: Final = 2
-MESSAGE_TOO_LARGE: Final = 10
-UNSUPPORTED_FOR_MESSAGE_FORMAT: Final = 43
-UNSUPPORTED_COMPRESSION_TYPE: Final = 76
-INVALID_RECORD: Final = 87
+# Codes of the Kafka protocol, with its names.
+DAMAGED: Final = 2  # CORRUPT_MESSAGE
+TOO_LARGE: Final = 10  # MESSAGE_TOO_LARGE
+OLD_FORMAT: Final = 43  # UNSUPPORTED_FOR_MESSAGE_FORMAT
+UNKNOWN_CODEC: Final = 76  # UNSUPPORTED_COMPRESSION_TYPE
+INVALID: Final = 87  # INVALID_RECORD
 
 
 class RecordsError(Exception):

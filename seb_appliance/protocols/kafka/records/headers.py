@@ -16,7 +16,7 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.broker.values import pack_headers
 from seb_appliance.errors import RecordTooLargeError
-from seb_appliance.protocols.kafka.records.errors import INVALID_RECORD, RecordsError
+from seb_appliance.protocols.kafka.records.errors import INVALID, RecordsError
 from seb_appliance.protocols.kafka.records.layout import NULL, VARINTS, varint
 
 RAW_HEADERS: Final = "kafka-headers"
@@ -119,4 +119,4 @@ def _is_section(raw: bytes) -> bool:
 
 
 def _bad(text: str) -> RecordsError:
-    return RecordsError(INVALID_RECORD, text)
+    return RecordsError(INVALID, text)

@@ -13,9 +13,9 @@ from backports import zstd
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.limits import KIB
 from seb_appliance.protocols.kafka.records.errors import (
-    INVALID_RECORD,
-    MESSAGE_TOO_LARGE,
-    UNSUPPORTED_COMPRESSION_TYPE,
+    INVALID,
+    TOO_LARGE,
+    UNKNOWN_CODEC,
     RecordsError,
 )
 
@@ -34,15 +34,13 @@ _XERIAL_BLOCK_BYTES_MIN: Final = KIB  # the smallest block size that can be set
 def inflate(codec: int, stored: Bytes, max_bytes: int) -> Bytes:
     """`stored` without its compression. It allocates about `max_bytes` at most, and is thread-safe.
 
-    Raises RecordsError: MESSAGE_TOO_LARGE if it has more than `max_bytes`, INVALID_RECORD if it
-    does not decode, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises RecordsError: TOO_LARGE if it has more than `max_bytes`, INVALID if it
+    does not decode, UNKNOWN_CODEC.
     """
     try:
         decode = _DECODERS[codec]
     except KeyError:
-        raise RecordsError(
-            UNSUPPORTED_COMPRESSION_TYPE, f"Compression type {codec} is not known."
-        ) from None
+        raise RecordsError(UNKNOWN_CODEC, f"Compression type {codec} is not known.") from None
     try:
         return decode(stored, max_bytes)
     except (zlib.error, zstd.ZstdError, ValueError) as error:
@@ -97,7 +95,7 @@ def _unsnappy_blocks(stored: Bytes, max_bytes: int) -> bytes:
         try:
             blocks.append(_unsnappy_block(stored[at : at + length], left_bytes))
         except RecordsError as error:
-            raise _too_large(max_bytes) if error.code == MESSAGE_TOO_LARGE else error from None
+            raise _too_large(max_bytes) if error.code == TOO_LARGE else error from None
         left_bytes -= len(blocks[-1])
         at += length
     return b"".join(blocks)
@@ -138,17 +136,17 @@ def _cramjam() -> ModuleType:
         import cramjam  # only where clients use these two
     except ImportError:
         raise RecordsError(
-            UNSUPPORTED_COMPRESSION_TYPE, "This appliance lacks the decoders of snappy and lz4."
+            UNKNOWN_CODEC, "This appliance lacks the decoders of snappy and lz4."
         ) from None
     return cramjam
 
 
 def _undecodable(why: str) -> RecordsError:
-    return RecordsError(INVALID_RECORD, f"The compressed records do not decode: {why}.")
+    return RecordsError(INVALID, f"The compressed records do not decode: {why}.")
 
 
 def _too_large(max_bytes: int) -> RecordsError:
-    return RecordsError(MESSAGE_TOO_LARGE, f"The records inflate to more than {max_bytes} bytes.")
+    return RecordsError(TOO_LARGE, f"The records inflate to more than {max_bytes} bytes.")
 
 
 _DECODERS: Final[dict[int, Callable[[Bytes, int], Bytes]]] = {

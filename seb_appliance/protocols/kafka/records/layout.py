@@ -11,7 +11,7 @@ import struct
 from typing import Final, NamedTuple
 
 from seb_appliance.formats.columns import Bytes
-from seb_appliance.protocols.kafka.records.errors import INVALID_RECORD, RecordsError
+from seb_appliance.protocols.kafka.records.errors import INVALID, RecordsError
 
 HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 HEAD_BYTES: Final = 61
@@ -36,7 +36,7 @@ class BatchHead(NamedTuple):
 
     base_offset: int
     length: int
-    leader_epoch: int
+    epoch: int
     magic: int
     crc: int
     attributes: int
@@ -62,7 +62,7 @@ def varint(buffer: Bytes, at: int) -> tuple[int, int]:
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
             return raw, at + 1
-    raise RecordsError(INVALID_RECORD, "An integer of a record has more than 64 bits.")
+    raise RecordsError(INVALID, "An integer of a record has more than 64 bits.")
 
 
 def signed(raw: int) -> int:

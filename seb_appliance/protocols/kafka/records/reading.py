@@ -11,10 +11,10 @@ from crc32c import crc32c
 from seb_appliance import limits
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.protocols.kafka.records.errors import (
-    CORRUPT_MESSAGE,
-    INVALID_RECORD,
-    MESSAGE_TOO_LARGE,
-    UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    DAMAGED,
+    INVALID,
+    OLD_FORMAT,
+    TOO_LARGE,
     RecordsError,
 )
 from seb_appliance.protocols.kafka.records.incoming import Incoming, ProducerOf
@@ -73,7 +73,7 @@ async def _inflate(codec: int, stored: Bytes, max_bytes: int) -> Bytes:
         try:
             return inflate(codec, stored, here_bytes)
         except RecordsError as error:
-            if error.code != MESSAGE_TOO_LARGE or here_bytes == max_bytes:
+            if error.code != TOO_LARGE or here_bytes == max_bytes:
                 raise
     return await asyncio.to_thread(inflate, codec, stored, max_bytes)
 
@@ -108,7 +108,7 @@ class _Reader:
         until = self._at + LENGTH_FROM + head.length if inflated is None else len(body)
         if until - at > self.left_bytes:
             raise RecordsError(
-                MESSAGE_TOO_LARGE,
+                TOO_LARGE,
                 f"The records have {until - at} bytes; {self.left_bytes} are left for them.",
             )
         self.left_bytes -= until - at
@@ -118,7 +118,7 @@ class _Reader:
 
     def incoming(self) -> Incoming:
         if self._first is None:
-            raise RecordsError(INVALID_RECORD, "There is no record batch.")
+            raise RecordsError(INVALID, "There is no record batch.")
         return Incoming(
             self._columns.records(), self._stamp, bool(self._first.attributes & TRANSACTIONAL_BIT)
         )
@@ -145,7 +145,7 @@ def _read_head(data: memoryview) -> BatchHead:
     """The checked head of a batch that lies inside `data`. Raises RecordsError."""
     if len(data) > MAGIC_AT and data[MAGIC_AT] in {0, 1}:
         raise RecordsError(
-            UNSUPPORTED_FOR_MESSAGE_FORMAT,
+            OLD_FORMAT,
             f"Records with magic {data[MAGIC_AT]} are not taken; magic {MAGIC} is "
             "(Kafka 0.11 and later).",
         )
@@ -178,8 +178,8 @@ def _stamp_of(head: BatchHead) -> ProducerOf | None:
 
 
 def _corrupt(why: str) -> RecordsError:
-    return RecordsError(CORRUPT_MESSAGE, f"The record batch is damaged: {why}.")
+    return RecordsError(DAMAGED, f"The record batch is damaged: {why}.")
 
 
 def _invalid(text: str) -> RecordsError:
-    return RecordsError(INVALID_RECORD, text)
+    return RecordsError(INVALID, text)

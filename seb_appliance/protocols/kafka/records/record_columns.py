@@ -8,8 +8,8 @@ from seb_appliance import limits
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.protocols.kafka.records.errors import (
-    INVALID_RECORD,
-    MESSAGE_TOO_LARGE,
+    INVALID,
+    TOO_LARGE,
     RecordsError,
 )
 from seb_appliance.protocols.kafka.records.headers import NO_HEADERS, map_of
@@ -54,7 +54,7 @@ class RecordColumns:
         assert self._left == 0, self._left
         if count > limits.RECORDS_IN_BATCHES_MAX - self.count:
             raise RecordsError(
-                MESSAGE_TOO_LARGE,
+                TOO_LARGE,
                 f"More than {limits.RECORDS_IN_BATCHES_MAX} records of a topic in a request.",
             )
         self._begin(body, at, until, count, base_ms)
@@ -150,7 +150,7 @@ class RecordColumns:
             raise _bad("The length of a record key is negative.")
         if length >> 1 > limits.RECORD_KEY_BYTES_MAX:
             raise RecordsError(
-                MESSAGE_TOO_LARGE,
+                TOO_LARGE,
                 f"A record key has {length >> 1} bytes; at most {limits.RECORD_KEY_BYTES_MAX} "
                 "are allowed.",
             )
@@ -188,4 +188,4 @@ def _copied(items: list[Any]) -> list[bytes | None]:
 
 
 def _bad(text: str) -> RecordsError:
-    return RecordsError(INVALID_RECORD, text)
+    return RecordsError(INVALID, text)
