@@ -16,7 +16,7 @@ from seb_appliance.protocols.kafka.records.headers import NO_HEADERS, map_of
 from seb_appliance.protocols.kafka.records.layout import NULL, signed, varint
 
 # A step takes about a millisecond, also when each record has as many headers as it may.
-_STEP_RECORDS: Final = 128
+_STEP_RECORDS: Final = 64
 _STEP_BYTES: Final = 256 * limits.KIB
 _NO_TIMESTAMP_MS: Final = -1
 

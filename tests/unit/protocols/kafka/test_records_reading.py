@@ -212,7 +212,7 @@ async def test_others_have_turns_while_a_large_set_is_read() -> None:
     assert turns >= 5
 
 
-@pytest.mark.parametrize(("value_bytes", "steps"), [(0, 7), (200 * limits.KIB, 499)])
+@pytest.mark.parametrize(("value_bytes", "steps"), [(0, 15), (200 * limits.KIB, 499)])
 def test_a_step_ends_after_so_many_records_or_bytes(value_bytes: int, steps: int) -> None:
     sent = made(*[Sent(bytes(value_bytes))] * 1_000)
     columns = RecordColumns()
