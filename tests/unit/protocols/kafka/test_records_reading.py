@@ -153,12 +153,13 @@ BODY = PLAIN[RECORDS_AT:]
     [
         BODY[:-1],
         BODY + b"\0",
-        b"\x0d" + BODY[1:],  # a negative length
+        b"\x0f" + BODY[1:],  # a negative length
         b"\x10" + BODY[1:],  # a length that is too large
         BODY[:3] + b"\x02" + BODY[4:],  # offset 1
         BODY[:3] + b"\x01" + BODY[4:],  # offset -1
         BODY[:4] + b"\x03" + BODY[5:],  # a key of -2 bytes
-        BODY[:5] + b"\x03v\0",  # a value of -2 bytes
+        b"\x0c" + BODY[1:5] + b"\x03\0",  # a value of -2 bytes
+        b"\x0c" + BODY[1:-1],  # no place for headers
         BODY[:5] + b"\xfe\xff\xff\xff\xff\x01v\0",  # a value that ends beyond all
         BODY[:4] + b"\xfe\xff\xff\xff\x0f" + BODY[5:],
         BODY[:-1] + b"\x02",  # a header that is not there
