@@ -13,7 +13,7 @@ from seb_appliance import limits
 from seb_appliance.broker.values import BatchSlice, NewRecords
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.protocols.kafka.records.errors import RecordsError
+from seb_appliance.protocols.kafka.errors import KafkaError
 from seb_appliance.protocols.kafka.records.reading import read_batches
 from seb_appliance.protocols.kafka.records.writing import write_slices
 from tests.fuzz.formats import NUMBERS
@@ -48,7 +48,7 @@ def _same_again(records: NewRecords) -> None:
 
 def check_kafka_batches(data: bytes) -> None:
     for sent in (data, with_crc(data) if len(data) >= RECORDS_AT else data):
-        with contextlib.suppress(RecordsError):
+        with contextlib.suppress(KafkaError):
             _same_again(read_batches(sent, limits.MIB).records)
     read_batches(data, limits.MIB)
 
@@ -67,12 +67,12 @@ _THREE: Final = made(
 _BATCHES: Final = (_THREE, *LIBRDKAFKA.values())
 
 TARGETS: Final = (
-    Target("kafka_batches", check_kafka_batches, _BATCHES, NUMBERS, (RecordsError,)),
+    Target("kafka_batches", check_kafka_batches, _BATCHES, NUMBERS, (KafkaError,)),
     Target(
         "kafka_records",
         check_kafka_records,
         tuple(bytes([one[RECORDS_AT - 39]]) + one[RECORDS_AT:] for one in _BATCHES),
         (*NUMBERS, b"\x82SNAPPY\0\0\0\0\1\0\0\0\1", b"\xff\xff\xff\xff\x0f", b"kafka-headers"),
-        (RecordsError,),
+        (KafkaError,),
     ),
 )

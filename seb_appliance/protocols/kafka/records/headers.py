@@ -16,7 +16,7 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.broker.values import pack_headers
 from seb_appliance.errors import RecordTooLargeError
-from seb_appliance.protocols.kafka.records.errors import INVALID_RECORD, RecordsError
+from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 from seb_appliance.protocols.kafka.records.layout import NULL, VARINTS, varint
 
 RAW_HEADERS: Final = "kafka-headers"
@@ -26,19 +26,12 @@ _unpack: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
 def map_of(section: bytes) -> bytes:
-    """The header item (`NewRecords.headers`) for a whole header section. Raises RecordsError."""
+    """The header item (`NewRecords.headers`) for a whole header section. Raises KafkaError."""
     try:
-        pairs = _pairs(section)
+        headers, is_all = _read(section)
     except IndexError:
         raise _bad("The headers of a record end too early.") from None
-    headers: dict[str, bytes] = {}
-    try:
-        for name, value in pairs:
-            if value is not None:
-                headers[name.decode()] = value
-    except UnicodeDecodeError:
-        headers = _sayable(pairs)
-    if len(headers) != len(pairs) or RAW_HEADERS in headers:
+    if not is_all or RAW_HEADERS in headers:
         headers[RAW_HEADERS] = section
     try:
         return pack_headers(headers)
@@ -61,62 +54,52 @@ def section_of(item: bytes) -> bytes:
     return b"".join(parts)
 
 
-def _pairs(section: bytes) -> list[tuple[bytes, bytes | None]]:
-    """Raises IndexError where the section is too short, RecordsError."""
+def _read(section: bytes) -> tuple[dict[str, bytes], bool]:
+    """What a map can hold of a section, and whether that is all of it. Raises IndexError where the
+    section is too short, KafkaError."""
     raw, at = varint(section, 0)
     if raw & 1:
         raise _bad("The number of headers of a record is negative.")
-    if raw >> 1 > limits.RECORD_HEADERS_MAX:
+    count = raw >> 1
+    if count > limits.RECORD_HEADERS_MAX:
         raise _bad(
-            f"A record has {raw >> 1} headers; at most {limits.RECORD_HEADERS_MAX} are allowed."
+            f"A record has {count} headers; at most {limits.RECORD_HEADERS_MAX} are allowed."
         )
-    pairs: list[tuple[bytes, bytes | None]] = []
-    for _ in range(raw >> 1):
+    headers: dict[str, bytes] = {}
+    for _ in range(count):
         if (raw := section[at]) < 128:  # a call of `varint` would take longer than the rest
             at += 1
         else:
             raw, at = varint(section, at)
+        is_bad = raw & 1
         end = at + (raw >> 1)
         name = section[at:end]
-        is_bad = raw & 1
         if (raw := section[end]) < 128:
             at = end + 1
         else:
             raw, at = varint(section, end)
-        end = at + (raw >> 1)
-        if is_bad or raw & 1:
-            if is_bad or raw != NULL:
-                raise _bad("The length of a header's name or value is negative.")
-            pairs.append((name, None))
-        else:
-            pairs.append((name, section[at:end]))
-            at = end
+        if is_bad or (raw & 1 and raw != NULL):
+            raise _bad("The length of a header's name or value is negative.")
+        if raw != NULL:
+            value = section[at : at + (raw >> 1)]
+            at += raw >> 1
+            try:
+                headers[name.decode()] = value
+            except UnicodeDecodeError:
+                continue  # the caller keeps the section
     if at != len(section):
         raise _bad("The length of a record does not agree with its headers.")
-    return pairs
-
-
-def _sayable(pairs: list[tuple[bytes, bytes | None]]) -> dict[str, bytes]:
-    """What a map of text to bytes can hold of them."""
-    headers = {}
-    for name, value in pairs:
-        try:
-            text = name.decode()
-        except UnicodeDecodeError:
-            continue
-        if value is not None:
-            headers[text] = value
-    return headers
+    return headers, len(headers) == count
 
 
 def _is_section(raw: bytes) -> bool:
     """An HTTP client may send any bytes as a header of this name."""
     try:
-        _pairs(raw)
-    except (IndexError, RecordsError):
+        _read(raw)
+    except (IndexError, KafkaError):
         return False
     return True
 
 
-def _bad(text: str) -> RecordsError:
-    return RecordsError(INVALID_RECORD, text)
+def _bad(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, text)

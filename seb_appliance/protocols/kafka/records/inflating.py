@@ -12,12 +12,7 @@ from backports import zstd
 
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.limits import KIB
-from seb_appliance.protocols.kafka.records.errors import (
-    INVALID_RECORD,
-    MESSAGE_TOO_LARGE,
-    UNSUPPORTED_COMPRESSION_TYPE,
-    RecordsError,
-)
+from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 
 _GZIP_WBITS: Final = 31
 _ZSTD_WINDOW_LOG_MAX: Final = 24  # a frame may make the decoder allocate 16 MiB
@@ -34,14 +29,14 @@ _XERIAL_BLOCK_BYTES_MIN: Final = KIB  # the smallest block size that can be set
 def inflate(codec: int, stored: Bytes, max_bytes: int) -> Bytes:
     """`stored` without its compression. It allocates about `max_bytes` at most, and is thread-safe.
 
-    Raises RecordsError: MESSAGE_TOO_LARGE if it has more than `max_bytes`, INVALID_RECORD if it
-    does not decode, UNSUPPORTED_COMPRESSION_TYPE.
+    Raises KafkaError: MESSAGE_TOO_LARGE if it has more than `max_bytes`, INVALID_RECORD if it does
+    not decode, UNSUPPORTED_COMPRESSION_TYPE.
     """
     try:
         decode = _DECODERS[codec]
     except KeyError:
-        raise RecordsError(
-            UNSUPPORTED_COMPRESSION_TYPE, f"Compression type {codec} is not known."
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"Compression type {codec} is not known."
         ) from None
     try:
         return decode(stored, max_bytes)
@@ -96,8 +91,10 @@ def _unsnappy_blocks(stored: Bytes, max_bytes: int) -> bytes:
             raise _undecodable(f"more than {blocks_max} blocks")
         try:
             blocks.append(_unsnappy_block(stored[at : at + length], left_bytes))
-        except RecordsError as error:
-            raise _too_large(max_bytes) if error.code == MESSAGE_TOO_LARGE else error from None
+        except KafkaError as error:
+            raise (
+                _too_large(max_bytes) if error.code == ErrorCode.MESSAGE_TOO_LARGE else error
+            ) from None
         left_bytes -= len(blocks[-1])
         at += length
     return b"".join(blocks)
@@ -133,22 +130,25 @@ def _unlz4(stored: Bytes, max_bytes: int) -> Bytes:
 
 
 def _cramjam() -> ModuleType:
-    """Raises RecordsError where it is not installed: gzip and zstd need nothing more."""
+    """Raises KafkaError where it is not installed: gzip and zstd need nothing more."""
     try:
         import cramjam  # only where clients use these two
     except ImportError:
-        raise RecordsError(
-            UNSUPPORTED_COMPRESSION_TYPE, "This appliance lacks the decoders of snappy and lz4."
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+            "This appliance lacks the decoders of snappy and lz4.",
         ) from None
     return cramjam
 
 
-def _undecodable(why: str) -> RecordsError:
-    return RecordsError(INVALID_RECORD, f"The compressed records do not decode: {why}.")
+def _undecodable(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, f"The compressed records do not decode: {why}.")
 
 
-def _too_large(max_bytes: int) -> RecordsError:
-    return RecordsError(MESSAGE_TOO_LARGE, f"The records inflate to more than {max_bytes} bytes.")
+def _too_large(max_bytes: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.MESSAGE_TOO_LARGE, f"The records inflate to more than {max_bytes} bytes."
+    )
 
 
 _DECODERS: Final[dict[int, Callable[[Bytes, int], Bytes]]] = {

@@ -11,7 +11,7 @@ import struct
 from typing import Final, NamedTuple
 
 from seb_appliance.formats.columns import Bytes
-from seb_appliance.protocols.kafka.records.errors import INVALID_RECORD, RecordsError
+from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 
 HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 HEAD_BYTES: Final = 61
@@ -36,7 +36,7 @@ class BatchHead(NamedTuple):
 
     base_offset: int
     length: int
-    leader_epoch: int
+    epoch: int
     magic: int
     crc: int
     attributes: int
@@ -51,7 +51,7 @@ class BatchHead(NamedTuple):
 
 def varint(buffer: Bytes, at: int) -> tuple[int, int]:
     """The raw number at `at`, and the position after it. Raises IndexError at the end of the
-    buffer, RecordsError if it has more than 64 bits."""
+    buffer, KafkaError if it has more than 64 bits."""
     raw = buffer[at]
     if raw < 0x80:
         return raw, at + 1
@@ -62,7 +62,7 @@ def varint(buffer: Bytes, at: int) -> tuple[int, int]:
         raw |= (byte & 0x7F) << shift
         if byte < 0x80:
             return raw, at + 1
-    raise RecordsError(INVALID_RECORD, "An integer of a record has more than 64 bits.")
+    raise KafkaError(ErrorCode.INVALID_RECORD, "An integer of a record has more than 64 bits.")
 
 
 def signed(raw: int) -> int:

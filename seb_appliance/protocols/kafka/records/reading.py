@@ -10,13 +10,7 @@ from crc32c import crc32c
 
 from seb_appliance import limits
 from seb_appliance.formats.columns import Bytes
-from seb_appliance.protocols.kafka.records.errors import (
-    CORRUPT_MESSAGE,
-    INVALID_RECORD,
-    MESSAGE_TOO_LARGE,
-    UNSUPPORTED_FOR_MESSAGE_FORMAT,
-    RecordsError,
-)
+from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 from seb_appliance.protocols.kafka.records.incoming import Incoming, ProducerOf
 from seb_appliance.protocols.kafka.records.inflating import inflate
 from seb_appliance.protocols.kafka.records.layout import (
@@ -44,7 +38,7 @@ def read_batches(data: Bytes, max_bytes: int) -> Incoming:
 
     `max_bytes`: the most that they may have, inflated. Several batches are taken as one if they
     are of one producer and their sequences follow each other. Timestamps are the client's, also in
-    a batch that says LogAppendTime; -1 is none. Raises RecordsError.
+    a batch that says LogAppendTime; -1 is none. Raises KafkaError.
     """
     reader = _Reader(data, max_bytes)
     for head, stored in reader.batches():
@@ -72,8 +66,8 @@ async def _inflate(codec: int, stored: Bytes, max_bytes: int) -> Bytes:
         here_bytes = min(max_bytes, _INFLATED_HERE_BYTES)
         try:
             return inflate(codec, stored, here_bytes)
-        except RecordsError as error:
-            if error.code != MESSAGE_TOO_LARGE or here_bytes == max_bytes:
+        except KafkaError as error:
+            if error.code != ErrorCode.MESSAGE_TOO_LARGE or here_bytes == max_bytes:
                 raise
     return await asyncio.to_thread(inflate, codec, stored, max_bytes)
 
@@ -107,8 +101,8 @@ class _Reader:
         body = self._data if inflated is None else inflated
         until = self._at + LENGTH_FROM + head.length if inflated is None else len(body)
         if until - at > self.left_bytes:
-            raise RecordsError(
-                MESSAGE_TOO_LARGE,
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
                 f"The records have {until - at} bytes; {self.left_bytes} are left for them.",
             )
         self.left_bytes -= until - at
@@ -118,7 +112,7 @@ class _Reader:
 
     def incoming(self) -> Incoming:
         if self._first is None:
-            raise RecordsError(INVALID_RECORD, "There is no record batch.")
+            raise KafkaError(ErrorCode.INVALID_RECORD, "There is no record batch.")
         return Incoming(
             self._columns.records(), self._stamp, bool(self._first.attributes & TRANSACTIONAL_BIT)
         )
@@ -142,10 +136,10 @@ class _Reader:
 
 
 def _read_head(data: memoryview) -> BatchHead:
-    """The checked head of a batch that lies inside `data`. Raises RecordsError."""
+    """The checked head of a batch that lies inside `data`. Raises KafkaError."""
     if len(data) > MAGIC_AT and data[MAGIC_AT] in {0, 1}:
-        raise RecordsError(
-            UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
             f"Records with magic {data[MAGIC_AT]} are not taken; magic {MAGIC} is "
             "(Kafka 0.11 and later).",
         )
@@ -177,9 +171,9 @@ def _stamp_of(head: BatchHead) -> ProducerOf | None:
     return ProducerOf(head.producer_id, head.producer_epoch, head.base_sequence, head.record_count)
 
 
-def _corrupt(why: str) -> RecordsError:
-    return RecordsError(CORRUPT_MESSAGE, f"The record batch is damaged: {why}.")
+def _corrupt(why: str) -> KafkaError:
+    return KafkaError(ErrorCode.CORRUPT_MESSAGE, f"The record batch is damaged: {why}.")
 
 
-def _invalid(text: str) -> RecordsError:
-    return RecordsError(INVALID_RECORD, text)
+def _invalid(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, text)

@@ -7,16 +7,12 @@ from typing import Any, Final
 from seb_appliance import limits
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.formats.columns import Bytes
-from seb_appliance.protocols.kafka.records.errors import (
-    INVALID_RECORD,
-    MESSAGE_TOO_LARGE,
-    RecordsError,
-)
+from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 from seb_appliance.protocols.kafka.records.headers import NO_HEADERS, map_of
 from seb_appliance.protocols.kafka.records.layout import NULL, signed, varint
 
 # A step takes about a millisecond, also when each record has as many headers as it may.
-_STEP_RECORDS: Final = 128
+_STEP_RECORDS: Final = 64
 _STEP_BYTES: Final = 256 * limits.KIB
 _NO_TIMESTAMP_MS: Final = -1
 
@@ -53,8 +49,8 @@ class RecordColumns:
         `base_ms`. The batch before is read."""
         assert self._left == 0, self._left
         if count > limits.RECORDS_IN_BATCHES_MAX - self.count:
-            raise RecordsError(
-                MESSAGE_TOO_LARGE,
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
                 f"More than {limits.RECORDS_IN_BATCHES_MAX} records of a topic in a request.",
             )
         self._begin(body, at, until, count, base_ms)
@@ -68,7 +64,7 @@ class RecordColumns:
         self._base_ms = base_ms
 
     def step(self) -> bool:
-        """Read some more records; whether any are left. Raises RecordsError."""
+        """Read some more records; whether any are left. Raises KafkaError."""
         first = self.count
         deltas: list[int] = []
         try:
@@ -87,7 +83,7 @@ class RecordColumns:
 
     def _read_some(self, deltas: list[int]) -> None:
         """Everything of some records but their timestamps, whose raw deltas go to `deltas`. Raises
-        IndexError at the end of the body, RecordsError.
+        IndexError at the end of the body, KafkaError.
 
         What takes a byte or two is read here: a call would take longer than the rest.
         """
@@ -149,8 +145,8 @@ class RecordColumns:
         if length & 1:
             raise _bad("The length of a record key is negative.")
         if length >> 1 > limits.RECORD_KEY_BYTES_MAX:
-            raise RecordsError(
-                MESSAGE_TOO_LARGE,
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
                 f"A record key has {length >> 1} bytes; at most {limits.RECORD_KEY_BYTES_MAX} "
                 "are allowed.",
             )
@@ -163,9 +159,7 @@ class RecordColumns:
         self._values.append(None)
 
     def _read_headers(self, body: Bytes, at: int, end: int) -> bytes:
-        """The header item."""
-        if not at < end <= self._until:
-            raise _bad("The length of a record does not agree with its parts.")
+        """The header item. No bytes are no header section: `map_of` refuses them."""
         section = bytes(body[at:end])
         if section != self._section:
             self._section, self._item = section, map_of(section)
@@ -187,5 +181,5 @@ def _copied(items: list[Any]) -> list[bytes | None]:
     return [None if item is None else bytes(item) for item in items]
 
 
-def _bad(text: str) -> RecordsError:
-    return RecordsError(INVALID_RECORD, text)
+def _bad(text: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_RECORD, text)

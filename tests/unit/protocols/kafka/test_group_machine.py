@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from seb_appliance.protocols.kafka.groups.codes import ErrorCode
+from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.values import JoinResult, Protocol, State, SyncResult
 from tests.support.kafka_groups import Groups
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from seb_appliance import limits
 from seb_appliance.broker.values import pack_headers
-from seb_appliance.protocols.kafka.records.errors import RecordsError
+from seb_appliance.protocols.kafka.errors import KafkaError
 from seb_appliance.protocols.kafka.records.headers import RAW_HEADERS, map_of, section_of
 from seb_appliance.protocols.kafka.records.layout import packed_varint
 from tests.unit.protocols.kafka.record_sets import Header
@@ -77,18 +77,18 @@ def test_bytes_of_that_name_that_are_no_headers_are_a_header(raw: bytes) -> None
     ],
 )
 def test_headers_beyond_their_limits_are_refused(pairs: list[Header]) -> None:
-    with pytest.raises(RecordsError) as caught:
+    with pytest.raises(KafkaError) as caught:
         map_of(section(pairs))
     assert caught.value.code == 87
 
 
 def test_a_flood_of_headers_is_refused_before_it_is_read() -> None:
-    with pytest.raises(RecordsError, match="at most 32"):
+    with pytest.raises(KafkaError, match="at most 32"):
         map_of(packed_varint(10**6))
 
 
 @pytest.mark.parametrize("data", [b"\x01", b"\x02\x01\0", b"\x02\x02a\x03", b"\x02\x02a", b"\0\0"])
 def test_a_section_that_does_not_decode_is_refused(data: bytes) -> None:
-    with pytest.raises(RecordsError) as caught:
+    with pytest.raises(KafkaError) as caught:
         map_of(data)
     assert caught.value.code == 87

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from seb_appliance import limits
 from seb_appliance.broker.values import NewRecords
+from seb_appliance.protocols.kafka.errors import KafkaError
 from seb_appliance.protocols.kafka.records import reading
-from seb_appliance.protocols.kafka.records.errors import RecordsError
 from seb_appliance.protocols.kafka.records.incoming import ProducerOf
 from seb_appliance.protocols.kafka.records.reading import read_batches, read_batches_in_slices
 from seb_appliance.protocols.kafka.records.record_columns import RecordColumns
@@ -43,7 +43,7 @@ sent = st.builds(
 
 
 def code_of(data: bytes, room: int = ROOM) -> int:
-    with pytest.raises(RecordsError) as caught:
+    with pytest.raises(KafkaError) as caught:
         read_batches(data, room)
     return caught.value.code
 
@@ -153,12 +153,13 @@ BODY = PLAIN[RECORDS_AT:]
     [
         BODY[:-1],
         BODY + b"\0",
-        b"\x0d" + BODY[1:],  # a negative length
+        b"\x0f" + BODY[1:],  # a negative length
         b"\x10" + BODY[1:],  # a length that is too large
         BODY[:3] + b"\x02" + BODY[4:],  # offset 1
         BODY[:3] + b"\x01" + BODY[4:],  # offset -1
         BODY[:4] + b"\x03" + BODY[5:],  # a key of -2 bytes
-        BODY[:5] + b"\x03v\0",  # a value of -2 bytes
+        b"\x0c" + BODY[1:5] + b"\x03\0",  # a value of -2 bytes
+        b"\x0c" + BODY[1:-1],  # no place for headers
         BODY[:5] + b"\xfe\xff\xff\xff\xff\x01v\0",  # a value that ends beyond all
         BODY[:4] + b"\xfe\xff\xff\xff\x0f" + BODY[5:],
         BODY[:-1] + b"\x02",  # a header that is not there
@@ -212,7 +213,7 @@ async def test_others_have_turns_while_a_large_set_is_read() -> None:
     assert turns >= 5
 
 
-@pytest.mark.parametrize(("value_bytes", "steps"), [(0, 7), (200 * limits.KIB, 499)])
+@pytest.mark.parametrize(("value_bytes", "steps"), [(0, 15), (200 * limits.KIB, 499)])
 def test_a_step_ends_after_so_many_records_or_bytes(value_bytes: int, steps: int) -> None:
     sent = made(*[Sent(bytes(value_bytes))] * 1_000)
     columns = RecordColumns()
@@ -230,7 +231,7 @@ def test_whatever_is_changed_is_read_or_refused(name: str) -> None:
         for data in (bytes(batch), with_crc(bytes(batch))):
             try:
                 records = read_batches(data, ROOM).records
-            except RecordsError:
+            except KafkaError:
                 continue
             columns = (records.values, records.keys, records.headers, records.timestamps_us)
             assert {len(column) for column in columns if column is not None} == {3}
