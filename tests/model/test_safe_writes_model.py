@@ -14,9 +14,10 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from seb_appliance.broker.append.appends import Conditions
 from seb_appliance.broker.append.deduplication import ProducerStamp, RequestStamp
-from seb_appliance.broker.append.transactions import Transaction
+from seb_appliance.broker.append.retry_results import RECORD_SEQS
+from seb_appliance.broker.append.transactions import Held, Transaction
 from seb_appliance.broker.groups.admission import Commit
-from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.shares import OPERATOR, Reservation
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
     CommitBackwardError,
@@ -56,6 +57,19 @@ class Sequence:
     offsets: list[int]
 
 
+@dataclass
+class Counted:
+    """A producer that counts records on one topic: its epoch, and seq, count and first offset of
+    each request."""
+
+    epoch: int
+    requests: list[tuple[int, int, int]]
+
+    @property
+    def next_seq(self) -> int:
+        return sum(self.requests[-1][:2]) % RECORD_SEQS if self.requests else 0
+
+
 class SafeWritesMachine(LogMachine):
     """Beside `model`: what was done by Idempotency-Key, the producers, and the committed offsets;
     all by topic id, since a topic takes them with it."""
@@ -64,6 +78,7 @@ class SafeWritesMachine(LogMachine):
         self.done: dict[tuple[str, int], tuple[bytes, int]] = {}  # → body, offset
         self.steps: dict[str, tuple[Transaction, dict[str, int]]] = {}
         self.producers: dict[tuple[str, int], Sequence] = {}
+        self.counted: dict[tuple[str, int], Counted] = {}
         self.committed: dict[tuple[str, int], int] = {}
         super().__init__()
 
@@ -73,10 +88,10 @@ class SafeWritesMachine(LogMachine):
     def end(self, name: str) -> int:
         return len(self.model.get(name, []))
 
-    def sent(self, name: str, value: bytes, conditions: Conditions):
+    def sent(self, name: str, value: bytes, conditions: Conditions, count: int = 1):
         reservation = self.broker.pending.reserve(OPERATOR, 1)
         return self.broker.appends.append(
-            ADMIN, name, NewRecords([value]), reservation, conditions=conditions
+            ADMIN, name, NewRecords([value] * count), reservation, conditions=conditions
         )
 
     # --- Idempotency-Key ---
@@ -127,6 +142,63 @@ class SafeWritesMachine(LogMachine):
             offsets = [*offsets, self.end(name)]
             self.model.setdefault(name, []).append(body)
             self.producers[who, self.topic_id(name)] = Sequence(epoch, offsets)
+
+    @rule(
+        name=names, who=keys, count=st.integers(1, 3), back=st.integers(-1, 6), anew=st.booleans()
+    )
+    def append_counted(self, name: str, who: str, count: int, back: int, anew: bool) -> None:
+        """`back`: how many requests before the next one; -1: a gap."""
+        known = self.counted.get((who, self.topic_id(name)), Counted(0, []))
+        if back == -2:
+            known = Counted(known.epoch + 1, [])
+        requests, seq, offset = known.requests, known.next_seq, self.end(name)
+        remembered = True
+        if back == -1:
+            seq = (seq + 1) % RECORD_SEQS
+        elif 0 < back <= len(requests):
+            seq, count, offset = requests[-back]
+            remembered = back <= 5
+        body = f"{who} {known.epoch} {seq}".encode()
+        stamp = ProducerStamp(f"{who} counts", known.epoch, seq, counts_records=True)
+        sending = self.sent(name, body, Conditions(producer=stamp), count)
+        if back == -1:
+            with pytest.raises(SequenceGapError):
+                self.run(sending)
+            return
+        answer = self.run(sending)
+        assert answer.offset == (offset if remembered else None)
+        if not answer.replayed:
+            self.model.setdefault(name, []).extend([body] * count)
+            known.requests.append((seq, count, offset))
+            self.counted[who, self.topic_id(name)] = known
+
+    @rule(who=keys, one=names, other=names, counts=st.lists(st.integers(1, 3), max_size=3))
+    def transact_held(self, who: str, one: str, other: str, counts: list[int]) -> None:
+        """Requests to two topics, gathered; of one before that was abandoned, seqs are missing."""
+        held = Held(Reservation(self.broker.pending, OPERATOR))
+        placed: dict[str, list[tuple[int, int, int]]] = {}
+        skipped = len(counts)
+        for count in counts:
+            for name in {one, other}:
+                known = self.counted.get((who, self.topic_id(name)), Counted(0, []))
+                mine = placed.setdefault(name, [])
+                seq, offset = (known.next_seq + skipped) % RECORD_SEQS, self.end(name)
+                if mine:
+                    seq, offset = mine[-1][0] + mine[-1][1], mine[-1][2] + mine[-1][1]
+                stamp = ProducerStamp(f"{who} counts", known.epoch, seq, counts_records=True)
+                records = NewRecords([f"{who} {known.epoch} {seq}".encode()] * count)
+                self.broker.appends.hold(ADMIN, held, name, records, stamp)
+                mine.append((seq, count, offset))
+        if not counts:
+            return
+        self.transact(Transaction({}, held=held), held.reservation)
+        for name, requests in placed.items():
+            known = self.counted.get((who, self.topic_id(name)), Counted(0, []))
+            for seq, count, _ in requests:
+                body = f"{who} {known.epoch} {seq}".encode()
+                self.model.setdefault(name, []).extend([body] * count)
+            known.requests += requests
+            self.counted[who, self.topic_id(name)] = known
 
     # --- an expected position ---
 
@@ -197,10 +269,9 @@ class SafeWritesMachine(LogMachine):
                 self.model.setdefault(name, []).extend([body, name.encode()])
             self.steps[key] = asked, {name: self.topic_id(name) for name in produce}
 
-    def transact(self, asked: Transaction):
-        return self.run(
-            self.broker.appends.transact(ADMIN, asked, self.broker.pending.reserve(OPERATOR, 1))
-        )
+    def transact(self, asked: Transaction, reservation: Reservation | None = None):
+        reservation = reservation or self.broker.pending.reserve(OPERATOR, 1)
+        return self.run(self.broker.appends.transact(ADMIN, asked, reservation))
 
     def refusal_of(self, name: str, offset: int, *, below: int) -> type[Exception] | None:
         if name not in self.model:

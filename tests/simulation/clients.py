@@ -100,11 +100,13 @@ class Clients:
             count = self._draws.choice([1, 1, 2, 3])
             marks = [b"%s:%d" % (name.encode(), number + i) for i in range(count)]
             number += count
-            stamp = ProducerStamp(name, 0, seq) if numbered else None
+            # One of them counts its records, the others their requests.
+            counts = name == "p0"
+            stamp = ProducerStamp(name, 0, seq, counts_records=counts) if numbered else None
             call = Call(topic, tuple(marks), self._world.loop.time())
             self._world.history.calls.append(call)
             await self._append(call, self._records(topic, marks), stamp)
-            seq += call.outcome == "acked" and numbered
+            seq += count if counts else 1
             if numbered and call.outcome != "acked":
                 return  # the world is over
 

@@ -113,8 +113,10 @@ async def test_seqs_begin_again_at_0_behind_the_largest_one(house: House) -> Non
 
 
 async def test_a_producer_counts_in_one_way(house: House) -> None:
+    requests = Conditions(producer=ProducerStamp("p 1", 0, 2))
     await sent(house, 0, 2)
-    task = house.append("t", b"x", conditions=Conditions(producer=ProducerStamp("p 1", 0, 2)))
+    task = house.append("t", b"x", conditions=requests)
+    await house.clock.advance(1)
     with pytest.raises(IdempotencyMismatchError, match="has counted records before"):
         await task
     task = house.append("t", b"x", conditions=Conditions(producer=ProducerStamp("q", 0, 0)))
@@ -122,6 +124,7 @@ async def test_a_producer_counts_in_one_way(house: House) -> None:
     await task
     for epoch, seq in ((0, 1), (1, 0)):
         task = house.append("t", b"x", conditions=counted(seq, epoch, "q"))
+        await house.clock.advance(1)
         with pytest.raises(IdempotencyMismatchError, match="has counted requests before"):
             await task
 
