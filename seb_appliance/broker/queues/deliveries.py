@@ -246,10 +246,10 @@ class Deliveries:
         self.doomed[place] = Aside(out.key, out.attempt, out.first_us, reason=reason)
 
     def settle(
-        self, place: Place, key: bytes | None, outcome: Outcome, now: tuple[float, int]
+        self, place: Place, key: bytes | None, outcome: Outcome, now: tuple[float, int] | None
     ) -> None:
         """The record, which is in none of the dicts any more, is done: the next one of its record
-        key begins. `key`: of the `Out` or `Aside`."""
+        key begins. `key`: of the `Out` or `Aside`; `now` may be None without one."""
         topic_id, offset = place
         progress = self._topics[topic_id].progress
         new = progress.settle(offset, offset + 1)
@@ -258,6 +258,7 @@ class Deliveries:
             return
         behind = self._keys[topic_id, key]
         if behind:
+            assert now is not None, place
             following = Place(topic_id, behind.popleft())
             self._parked.remove(following)
             self._begin(following, key, now)
@@ -265,6 +266,10 @@ class Deliveries:
             del self._keys[topic_id, key]
 
     # --- time ---
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether `ended` or `come_due` has something to do."""
+        return self._leases.is_due(now_s) or self._retries.is_due(now_s)
 
     def ended(self, now_s: float) -> Iterator[tuple[Place, Out]]:
         """Take back what was out for longer than its lease."""
