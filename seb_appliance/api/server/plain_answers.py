@@ -442,7 +442,7 @@ class PlainAnswers:
     def _fixed_head(
         self, headers: FixedHeaders, length: int, dates: Headers, *, close: bool
     ) -> bytes:
-        """As `_head` of a 200 with `headers`, which are one of a few constants: all that is the same
+        """As `_head` of a 200 with `headers`, which are one of a few constants: what is the same
         for a second is made once."""
         self.answered += 1
         around = self._around_length.get(headers) if self._is_of_now(dates) else None

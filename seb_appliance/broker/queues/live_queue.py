@@ -16,7 +16,8 @@ from seb_appliance import limits
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.queues.admission import QueueAdmission
-from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Outcome, Place
+from seb_appliance.broker.queues.by_place import ByPlace, Place
+from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Outcome
 from seb_appliance.broker.queues.progress import Progress, Queue
 from seb_appliance.broker.queues.takers import Takers
 from seb_appliance.broker.read.reads import Reads, bytes_of
@@ -34,6 +35,7 @@ from seb_appliance.errors import (
     TopicReplacedError,
 )
 from seb_appliance.formats.queues.queues import FailedDelivery
+from seb_appliance.tasks import run_in_slices
 
 _AT_ONCE: Final = 500  # leases that end, or retries that come due, without a break
 _READS_PER_TAKE: Final = 32  # so that a taker whose records are all parked answers some day
@@ -113,6 +115,7 @@ class LiveQueue:
         self.takers.wake_all()
         for place in list(self.buried):
             self._tell_buried(place, stored=False)
+        run_in_slices(self.deliveries.forget_all())
 
     # --- topics ---
 
@@ -121,7 +124,7 @@ class LiveQueue:
         if topic.deleted:
             if self.topics.pop(topic.topic_id, None) is not None:
                 self._fresh.pop(topic.topic_id, None)
-                self.deliveries.forget_topic(topic.topic_id)
+                run_in_slices(self.deliveries.forget_topic(topic.topic_id))
                 self.delayed.forget(topic.topic_id)
                 for place in [p for p in self.buried if p.topic_id == topic.topic_id]:
                     self._tell_buried(place, stored=False)
@@ -296,12 +299,11 @@ class LiveQueue:
         return found
 
     async def _read_again(
-        self, places: dict[Place, Aside], room: int, left_bytes: int
+        self, places: ByPlace[Aside], room: int, left_bytes: int
     ) -> list[tuple[Topic, BatchSlice]] | None:
-        """Records that are `ready`, or `due`. The topic of the first one comes first."""
-        topic_id = next(iter(places)).topic_id
-        looked = islice(places, room)
-        wanted = sorted(place.offset for place in looked if place.topic_id == topic_id)
+        """Records that are `ready`, or `due`, of the topic whose turn it is."""
+        topic_id, offsets_of = places.turn()
+        wanted = sorted(islice(offsets_of, room))
         topic = self.topics[topic_id]
         try:
             slices, handled = await pick(self._tools.reads, topic, wanted, left_bytes)
@@ -321,7 +323,7 @@ class LiveQueue:
             offsets = piece.batch.offsets()
             for i in range(piece.begin, piece.end):
                 place = Place(topic_id, offsets[i])
-                del places[place]
+                places.pop(place)
                 if self.deliveries.arrive(place, key_of(piece, i), now):
                     _extend(ready, topic, piece, i)
         self._look_at_doomed()

@@ -10,7 +10,7 @@ from functools import cached_property
 from hashlib import blake2s
 from typing import Final
 
-from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.by_place import Place
 
 _DELIVERY: Final = struct.Struct(">QQQ")  # topic id, offset, lease
 _MAC_BYTES: Final = 15

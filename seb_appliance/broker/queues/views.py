@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Literal
 
-from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Place
+from seb_appliance.broker.queues.by_place import Place
+from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out
 from seb_appliance.broker.queues.live_queue import LiveQueue
 from seb_appliance.broker.queues.progress import Progress, Queue
 from seb_appliance.broker.topics.topic import Topic

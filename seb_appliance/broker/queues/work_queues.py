@@ -25,7 +25,7 @@ from seb_appliance.broker.groups.groups import Lag
 from seb_appliance.broker.queues.acknowledging import AckTogether
 from seb_appliance.broker.queues.admission import QueueAdmission, no_such_queue
 from seb_appliance.broker.queues.burial import Burial
-from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.queues.live_queue import LiveQueue, Taken, Tools
 from seb_appliance.broker.queues.progress import Progress, Queue
 from seb_appliance.broker.queues.redriving import Redriving
