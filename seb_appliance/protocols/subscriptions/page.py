@@ -71,6 +71,11 @@ def section(options: ApiOptions) -> Section:
     return Section("Subscriptions", _PATH, routes)
 
 
+def page_of(all_of_them: Subscriptions, queue: str) -> str | None:
+    """The path of the page of the subscription that works on this queue, if there is one."""
+    return None if all_of_them.find(queue) is None else f"{_PATH}/{queue}"
+
+
 async def _show(all_of_them: Subscriptions, visit: Visit) -> ASGIApp:
     rows = [(one, all_of_them.worker(one)) for one in all_of_them.all()]
     return visit.page("subscriptions", rows=rows)

@@ -137,6 +137,7 @@ async def _queue_page(visit: Visit, queue: str, problem: FormProblem | None = No
         fields=SETTINGS.values(),
         more=_MORE,
         path=f"{_PATH}/{queue}",
+        subscription=visit.options.subscription_page(queue),
         problem=problem,
     )
 
