@@ -143,11 +143,6 @@ class Deliveries:
         reading.cursor = end if found is None else found[0]
         return found
 
-    def unsettled(self, topic_id: int, log_start: int, log_end: int) -> int:
-        """How many offsets of the log are not settled, met or not."""
-        settled = self.progress(topic_id).settled
-        return log_end - log_start - settled.count_from(log_start)
-
     def lose(self, topic_id: int, end: int) -> list[tuple[int, int]]:
         """The topic has no more new records below `end`: settle them, and return their ranges."""
         reading = self._reading(topic_id)
