@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -71,8 +71,9 @@ def section(options: ApiOptions) -> Section:
     return Section("Subscriptions", _PATH, routes)
 
 
-def page_of(all_of_them: Subscriptions, queue: str) -> str | None:
+def page_of(beside: Mapping[type, Any], queue: str) -> str | None:
     """The path of the page of the subscription that works on this queue, if there is one."""
+    all_of_them: Subscriptions = beside[Subscriptions]
     return None if all_of_them.find(queue) is None else f"{_PATH}/{queue}"
 
 
