@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
 from seb_appliance import limits
@@ -205,3 +205,18 @@ async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
         if loop.time() >= pause_s:
             await asyncio.sleep(0)
             pause_s = loop.time() + SLICE_S
+
+
+def run_in_slices(items: Iterator[object]) -> None:
+    """Go through `items` in the next turns of the event loop, for SLICE_S in each. They are what
+    is left to do of something that everybody takes for done."""
+    loop = asyncio.get_running_loop()
+
+    def go_on() -> None:
+        pause_s = loop.time() + SLICE_S
+        for _ in items:
+            if loop.time() >= pause_s:
+                loop.call_soon(go_on)
+                return
+
+    loop.call_soon(go_on)

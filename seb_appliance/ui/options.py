@@ -113,3 +113,5 @@ class UiOptions:
     checks: Callable[[], Sequence[CheckShown]] = tuple
     # Starts a check. False if one is already running.
     begin_check: Callable[[CheckKind], bool] = lambda _kind: False
+    # The path of the page of the subscription that works on this queue; None if there is none.
+    subscription_page: Callable[[str], str | None] = lambda _queue: None

@@ -131,6 +131,23 @@ async def test_a_queue_is_listed_and_deleted(tmp_path: Path):
         assert (await seb.client.get("/v1/queues/a")).json()["code"] == "queue_not_found"
 
 
+async def test_a_queue_stays_idle_for_those_who_look_at_it_or_may_not_work_on_it(tmp_path: Path):
+    async with running_appliance(tmp_path) as seb:
+        await produced(seb, "a")
+        await seb.client.put("/v1/queues/q", json={"topics": ["t"]})
+        grants = [{"operation": "work", "topics": "u"}]
+        key = (await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants})).json()
+        async with seb.client_with(key["secret"]) as client:
+            assert (await client.post("/v1/queues/q/take", json={})).status_code == 404
+            assert (await client.get("/v1/queues")).json()["queues"] == []
+        assert len((await seb.client.get("/v1/queues")).json()["queues"]) == 1
+        assert (await seb.client.get("/v1/queues/q")).json()["topics"][0]["waiting"] == 1
+        queues = seb.appliance.broker.queues
+        assert queues.live() == []
+        assert len(await take(seb)) == 1
+        assert len(queues.live()) == 1
+
+
 async def test_a_key_that_may_not_read_every_topic_makes_no_queue_of_them(tmp_path: Path):
     async with running_appliance(tmp_path) as seb:
         grants = [{"operation": one, "topics": "a.*"} for one in ("manage", "consume")]

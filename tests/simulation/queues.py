@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.record_keys.queries import key_of
 from seb_appliance.errors import SebError
 from seb_appliance.formats.queues.queues import QueueSettings, RetryRule

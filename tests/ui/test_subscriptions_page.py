@@ -15,6 +15,7 @@ from tests.ui.pages import Visitor
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAGE = "/ui/subscriptions/mails"
+QUEUE = "/ui/queues/mails"
 
 
 async def test_a_subscription_is_made_tested_changed_replayed_and_deleted(
@@ -36,6 +37,8 @@ async def test_a_subscription_is_made_tested_changed_replayed_and_deleted(
         assert "hello" in page
         assert secret[1] not in page
         assert 'value="m.*, mails"' in page
+        assert f'href="{QUEUE}"' in page
+        assert f'href="{PAGE}"' in (await admin.get(QUEUE)).text
         assert receiver.url.partition("?")[0] in (await admin.get("/ui/subscriptions")).text
 
         wrong = await admin.post(PAGE, **form | {"timeout_ms": "2m"})
@@ -72,3 +75,4 @@ async def test_a_subscription_is_made_tested_changed_replayed_and_deleted(
         assert (refused.status_code, "nothing was deleted" in refused.text) == (422, True)
         assert (await admin.post(f"{PAGE}/delete", name="mails")).status_code == 303
         assert (await admin.get(PAGE)).status_code == 404
+        assert PAGE not in (await admin.get(QUEUE)).text

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
 
-from seb_appliance.tasks import SLICE_S, in_slices
+from seb_appliance.tasks import SLICE_S, in_slices, run_in_slices
 
 
 def work_for(seconds: float) -> None:
@@ -44,3 +45,21 @@ async def test_short_work_makes_no_pause() -> None:
     assert [item async for item in in_slices([1, 2, 3])] == [1, 2, 3]
     assert turns == 0
     await beside
+
+
+async def test_what_is_left_to_do_is_done_between_the_turns_of_others() -> None:
+    done = []
+
+    def steps() -> Iterator[None]:
+        for step in range(20):
+            done.append(step)
+            work_for(SLICE_S)
+            yield
+
+    run_in_slices(steps())
+    assert done == []
+    seen = []
+    while len(done) < 20:
+        await asyncio.sleep(0)
+        seen.append(len(done))
+    assert seen == list(range(1, 21))

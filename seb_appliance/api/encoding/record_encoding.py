@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Iterator
 from itertools import pairwise, repeat
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -95,13 +95,25 @@ def records(result: ReadResult, shape: ValueShape) -> Iterator[RecordOut]:
 def record_parts(result: ReadResult, shape: ValueShape) -> Iterator[list[RecordOut]]:
     """The records, some at a time."""
     for piece in result.slices:
-        mean_bytes = piece.batch.header.inflated_bytes // piece.batch.header.count + 1
-        at_once = max(1, min(_PART_RECORDS, _PART_BYTES // mean_bytes))
-        for begin in range(piece.begin, piece.end, at_once):
-            yield _records(piece, begin, min(begin + at_once, piece.end), shape)
+        for _, _, fields in record_columns(piece, shape):
+            yield list(map(RecordOut, *fields))
 
 
-def _records(piece: BatchSlice, begin: int, end: int, shape: ValueShape) -> list[RecordOut]:
+def record_columns(
+    piece: BatchSlice, shape: ValueShape
+) -> Iterator[tuple[int, int, tuple[Iterable[Any], ...]]]:
+    """Some records at a time: where in the batch they begin and end (exclusive), and for each field
+    of RecordOut what they have. What is the same for all of them may be endless."""
+    mean_bytes = piece.batch.header.inflated_bytes // piece.batch.header.count + 1
+    at_once = max(1, min(_PART_RECORDS, _PART_BYTES // mean_bytes))
+    for begin in range(piece.begin, piece.end, at_once):
+        end = min(begin + at_once, piece.end)
+        yield begin, end, _fields(piece, begin, end, shape)
+
+
+def _fields(
+    piece: BatchSlice, begin: int, end: int, shape: ValueShape
+) -> tuple[Iterable[Any], ...]:
     columns = piece.batch.columns
     timestamps = format_times(columns.timestamps_us[begin:end].tolist())
     if shape == "base64":
@@ -113,8 +125,7 @@ def _records(piece: BatchSlice, begin: int, end: int, shape: ValueShape) -> list
         values, values64 = as_shaped(columns.values, begin, end)
     headers, headers64 = _headers(columns.headers, begin, end, as_text=shape != "base64")
     offsets = piece.batch.offsets()[begin:end]
-    fields = (offsets, timestamps, keys, values, headers, keys64, values64, headers64)
-    return list(map(RecordOut, *fields))
+    return offsets, timestamps, keys, values, headers, keys64, values64, headers64
 
 
 # A column for a field, and one for the `…_base64` field beside it. One is endless when it is the

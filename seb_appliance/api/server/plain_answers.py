@@ -103,6 +103,9 @@ _NOT_PLAIN: Final = frozenset(
 )
 
 
+FixedHeaders = tuple[tuple[bytes, bytes], ...]
+_JSON_HEADERS: Final[FixedHeaders] = ((b"content-type", JSON),)
+
 Remembered = bytes | tuple[bytes, bytes]  # a head, or what is around its offset or boundary
 
 
@@ -127,6 +130,7 @@ class PlainAnswers:
         self._new_request_id = options.new_request_id
         self._new_boundary = options.new_boundary
         self._dates: Headers = []
+        self._around_length: dict[FixedHeaders, tuple[bytes, bytes]] = {}
         self._before_timing = b""
         defaults = header_lines(DEFAULT_HEADERS)
         self._after_length = b"\r\n%b%b: " % (defaults, REQUEST_ID_HEADER)
@@ -253,8 +257,7 @@ class PlainAnswers:
             status, headers, body = plain.protocol.produced(self._broker.durability, append, timing)
             return self._answer(status, headers, body, dates, close=close)
         self.answered += 1
-        if dates is not self._dates:
-            self._dates = dates
+        if not self._is_of_now(dates) or not self._before_timing:
             named = [(b"content-type", JSON), (b"seb-durability", self._broker.durability.encode())]
             lines = header_lines([*dates, *named])
             self._before_timing = b"%b%bserver-timing: " % (status_line(201), lines)
@@ -294,7 +297,7 @@ class PlainAnswers:
         self, commit: Commit, stored: Sequence[CommittedOffset], dates: Headers, *, close: bool
     ) -> bytes:
         body = committed_body(commit, stored)
-        return self._answer(200, [(b"content-type", JSON)], body, dates, close=close)
+        return self._fixed_head(_JSON_HEADERS, len(body), dates, close=close) + body
 
     def _may_work(self, plain: PlainWork) -> bool:
         queues, may = self._broker.queues, self._broker.may
@@ -314,7 +317,7 @@ class PlainAnswers:
 
     def acknowledged(self, results: list[Result], dates: Headers, *, close: bool) -> bytes:
         body = json_line(ResultsOut(results))
-        return self._answer(200, [(b"content-type", JSON)], body, dates, close=close)
+        return self._fixed_head(_JSON_HEADERS, len(body), dates, close=close) + body
 
     def taken(
         self, plain: PlainWork, body: bytes, dates: Headers, *, close: bool
@@ -332,10 +335,13 @@ class PlainAnswers:
         if not taken:
             return None
         parts = list[Bytes](taken_parts(self._broker, plain.queue, taken, asked.values))
-        answer = self._sent(plain, 200, list(TAKEN_HEADERS), parts, dates, close=close)
-        if answer is None:
+        length = sum(map(len, parts))
+        reservation = self._room_for(plain, length)
+        if reservation is None:
             self._broker.queues.undo(plain.queue, taken)
-        return answer
+            return None
+        parts.insert(0, self._fixed_head(TAKEN_HEADERS, length, dates, close=close))
+        return parts, reservation
 
     def consumed(
         self, plain: PlainConsume, dates: Headers, *, close: bool, waits: bool = True
@@ -368,13 +374,19 @@ class PlainAnswers:
     ) -> tuple[list[Bytes], Reservation] | None:
         """With the head before `parts`; None if there is no room for them."""
         length = sum(map(len, parts))
-        reservation = _reserve(self._broker.reading, plain.key.api_key_id, length)
+        reservation = self._room_for(plain, length)
         if reservation is None:
             return None
-        self._broker.access.last_used.note(plain.key.api_key_id)
         request_id = self._new_request_id()
         parts.insert(0, self._head(status, headers, length, dates, request_id, close=close))
         return parts, reservation
+
+    def _room_for(self, plain: PlainHead, length: int) -> Reservation | None:
+        """For an answer of so many bytes; the API key is used then."""
+        reservation = _reserve(self._broker.reading, plain.key.api_key_id, length)
+        if reservation is not None:
+            self._broker.access.last_used.note(plain.key.api_key_id)
+        return reservation
 
     def wait_at_end(
         self, plain: PlainConsume, seconds: float, woken: Callable[[], None]
@@ -419,6 +431,36 @@ class PlainAnswers:
         headers.append((b"content-length", str(length).encode()))
         lines = header_lines([*dates, *with_defaults(headers, request_id.encode())])
         return b"".join((status_line(status), lines, _CLOSE if close else b"", b"\r\n"))
+
+    def _is_of_now(self, dates: Headers) -> bool:
+        """Whether what was made before has these dates; otherwise it is dropped."""
+        if dates is self._dates:
+            return True
+        self._dates, self._before_timing, self._around_length = dates, b"", {}
+        return False
+
+    def _fixed_head(
+        self, headers: FixedHeaders, length: int, dates: Headers, *, close: bool
+    ) -> bytes:
+        """As `_head` of a 200 with `headers`, which are one of a few constants: what is the same
+        for a second is made once."""
+        self.answered += 1
+        around = self._around_length.get(headers) if self._is_of_now(dates) else None
+        if around is None:
+            around = self._around_length[headers] = _around_length(headers, dates)
+        end = self._end_close if close else self._end
+        request_id = self._new_request_id().encode()
+        return b"%b%d%b%b%b" % (around[0], length, around[1], request_id, end)
+
+
+def _around_length(headers: FixedHeaders, dates: Headers) -> tuple[bytes, bytes]:
+    """The head of an answer 200 up to the value of Content-Length, and from there up to the id of
+    the request."""
+    with_rest = with_defaults(list(headers), b"")
+    defaults = with_rest[len(headers) : -2]  # without the id and the version
+    before = header_lines([*dates, *headers])
+    after = b"\r\n%b%b: " % (header_lines(defaults), REQUEST_ID_HEADER)
+    return b"%b%bcontent-length: " % (status_line(200), before), after
 
 
 def _reserve(shares: Shares, owner: str, size_bytes: int) -> Reservation | None:

@@ -15,7 +15,8 @@ from typing import TypeAlias
 from seb_appliance import limits
 from seb_appliance.broker.delays.delays import Delays
 from seb_appliance.broker.ports import DelayRange, State
-from seb_appliance.broker.queues.deliveries import Deliveries, Place
+from seb_appliance.broker.queues.by_place import Place
+from seb_appliance.broker.queues.deliveries import Deliveries
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.clock import Clock
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.window import Window
-from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.queues.live_queue import LiveQueue
 from seb_appliance.broker.queues.views import Result
 from seb_appliance.errors import LeaseEndedError

@@ -16,7 +16,8 @@ from seb_appliance import limits
 from seb_appliance.broker.append.admission import Admission
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
-from seb_appliance.broker.queues.deliveries import Aside, Place
+from seb_appliance.broker.queues.by_place import Place
+from seb_appliance.broker.queues.deliveries import Aside
 from seb_appliance.broker.queues.live_queue import LiveQueue
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.record_keys.queries import pick
@@ -73,9 +74,8 @@ class Burial(Job):
         doomed = queue.deliveries.doomed
         if queue.closed or not doomed:
             return
-        topic_id = next(iter(doomed)).topic_id
-        looked = list(islice(doomed, _AT_ONCE))
-        offsets = sorted(place.offset for place in looked if place.topic_id == topic_id)
+        topic_id, of_topic = doomed.turn()
+        offsets = sorted(islice(of_topic, _AT_ONCE))
         pieces: list[BatchSlice] = []
         if queue.settings.dead_letter is not None:
             topic = queue.topics[topic_id]

@@ -8,12 +8,13 @@ record key, `doomed` (to become a dead letter), or settled. A delayed one is pas
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
-from typing import Final, Literal, NamedTuple
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
+from seb_appliance.broker.queues.by_place import ByPlace, Place
 from seb_appliance.broker.queues.due import DueTimes
 from seb_appliance.broker.queues.progress import Progress
 from seb_appliance.formats.queues.queues import FailedDelivery, QueueSettings
@@ -22,11 +23,6 @@ Outcome = Literal["acked", "rejected", "lost"]
 # How a lease stands: it is the live one; its record is settled; or it has ended.
 Standing = Literal["live", "settled", "ended"]
 TOO_MANY_DELIVERIES: Final = "max_deliveries"
-
-
-class Place(NamedTuple):
-    topic_id: int
-    offset: int
 
 
 class Aside(msgspec.Struct, gc=False):
@@ -61,18 +57,19 @@ class Deliveries:
     def __init__(self, settings: QueueSettings, progress: Mapping[int, Progress]) -> None:
         """`progress` by topic id; it is copied, and is ahead of the journal from then on."""
         self.settings = settings
-        self.out: dict[Place, Out] = {}
-        self.waiting: dict[Place, Aside] = {}
-        self.ready: dict[Place, Aside] = {}
-        self.doomed: dict[Place, Aside] = {}
-        self.due: dict[Place, Aside] = {}
-        self._parked = set[Place]()
+        self.out = ByPlace[Out]()
+        self.waiting = ByPlace[Aside]()
+        self.ready = ByPlace[Aside]()
+        self.doomed = ByPlace[Aside]()
+        self.due = ByPlace[Aside]()
+        self._parked = ByPlace[None]()
         self._topics = {i: _Reading(one.copy()) for i, one in progress.items()}
         self._leases = DueTimes[Place]()
         self._retries = DueTimes[Place]()
         self._is_ordered = settings.ordering == "key"
-        # The record keys of records that are met and not settled, and what is parked behind them.
-        self._keys: dict[tuple[int, bytes], deque[int] | None] = {}
+        # By topic id: the record keys of records that are met and not settled, and what is parked
+        # behind them.
+        self._keys: defaultdict[int, dict[bytes, deque[int] | None]] = defaultdict(dict)
 
     def __len__(self) -> int:
         """Records that are met and not settled."""
@@ -101,19 +98,41 @@ class Deliveries:
             found = self._topics[topic_id] = _Reading(Progress())
         return found
 
-    def forget_topic(self, topic_id: int) -> None:
-        """The topic is deleted: nothing of it is handed out, and no lease on it is live."""
-        self._topics.pop(topic_id, None)
-        for place in [place for place in self.out if place.topic_id == topic_id]:
-            self._leases.remove(place, self.out.pop(place).ends_s)
-        for place in [place for place in self.waiting if place.topic_id == topic_id]:
-            self._retries.remove(place, self.waiting.pop(place).due_s)
-        for places in (self.ready, self.doomed, self.due):
-            for place in [place for place in places if place.topic_id == topic_id]:
-                del places[place]
-        for held in [held for held in self._keys if held[0] == topic_id]:
-            del self._keys[held]
-        self._parked = {place for place in self._parked if place.topic_id != topic_id}
+    def forget_topic(self, topic_id: int) -> Iterator[None]:
+        """The topic is deleted: from now on nothing of it is handed out, and no lease on it is
+        live. To free the memory of 100,000 records takes many milliseconds: go through what is
+        returned in slices."""
+        failed = self.progress(topic_id).failed
+        del self._topics[topic_id]
+        out, waiting = self.out.forget(topic_id), self.waiting.forget(topic_id)
+        others = (self.ready, self.doomed, self.due, self._parked)
+        rest = [*(one.forget(topic_id) for one in others), self._keys.pop(topic_id, {}), failed]
+        return self._freed(topic_id, out, waiting, rest)
+
+    def _freed(
+        self,
+        topic_id: int,
+        out: dict[int, Out],
+        waiting: dict[int, Aside],
+        rest: Sequence[dict[Any, Any]],
+    ) -> Iterator[None]:
+        while out:
+            offset, delivery = out.popitem()
+            self._leases.discard(Place(topic_id, offset), delivery.ends_s)
+            yield
+        while waiting:
+            offset, aside = waiting.popitem()
+            self._retries.discard(Place(topic_id, offset), aside.due_s)
+            yield
+        for things in rest:
+            while things:
+                things.popitem()
+                yield
+
+    def forget_all(self) -> Iterator[None]:
+        """As `forget_topic` of all topics, the next one when the one before is gone."""
+        for topic_id in list(self._topics):
+            yield from self.forget_topic(topic_id)
 
     # --- new records ---
 
@@ -123,11 +142,6 @@ class Deliveries:
         found = reading.progress.settled.gap(reading.cursor, end)
         reading.cursor = end if found is None else found[0]
         return found
-
-    def unsettled(self, topic_id: int, log_start: int, log_end: int) -> int:
-        """How many offsets of the log are not settled, met or not."""
-        settled = self.progress(topic_id).settled
-        return log_end - log_start - settled.count_from(log_start)
 
     def lose(self, topic_id: int, end: int) -> list[tuple[int, int]]:
         """The topic has no more new records below `end`: settle them, and return their ranges."""
@@ -154,20 +168,20 @@ class Deliveries:
 
     def come_due_later(self, place: Place) -> None:
         """A record that was passed over is due now."""
-        self.due[place] = Aside(None)
+        self.due.add(place, Aside(None))
 
     def arrive(self, place: Place, key: bytes | None, now: tuple[float, int]) -> bool:
         """As `meet`, of a record that was passed over before."""
         if self._is_ordered and key is not None:
-            held = (place.topic_id, key)
-            if held in self._keys:
-                behind = self._keys[held]
+            keys = self._keys[place.topic_id]
+            if key in keys:
+                behind = keys[key]
                 if behind is None:
-                    behind = self._keys[held] = deque()
+                    behind = keys[key] = deque()
                 behind.append(place.offset)
-                self._parked.add(place)
+                self._parked.add(place, None)
                 return False
-            self._keys[held] = None
+            keys[key] = None
         else:
             key = None
         return self._begin(place, key, now)
@@ -180,17 +194,17 @@ class Deliveries:
             aside.attempts, aside.first_us = failure.attempts, failure.first_us
             if aside.attempts >= self.settings.max_deliveries:
                 aside.reason = TOO_MANY_DELIVERIES
-                self.doomed[place] = aside
+                self.doomed.add(place, aside)
                 return False
             if failure.due_us > now[1]:
                 self._wait(place, aside, now[0] + (failure.due_us - now[1]) / 1_000_000)
                 return False
-        self.ready[place] = aside
+        self.ready.add(place, aside)
         return True
 
     def _wait(self, place: Place, aside: Aside, due_s: float) -> None:
         aside.due_s = due_s
-        self.waiting[place] = aside
+        self.waiting.add(place, aside)
         self._retries.add(place, due_s)
 
     # --- handing out ---
@@ -199,7 +213,8 @@ class Deliveries:
         """A ready record goes out."""
         aside = self.ready.pop(place)
         first_us = aside.first_us or now_us
-        out = self.out[place] = Out(aside.key, aside.attempts + 1, first_us, lease, ends_s)
+        out = Out(aside.key, aside.attempts + 1, first_us, lease, ends_s)
+        self.out.add(place, out)
         self._leases.add(place, ends_s)
         return out
 
@@ -228,7 +243,7 @@ class Deliveries:
         """The record never reached a worker: it is ready as before, and no delivery counts."""
         out = self.take_back(place)
         first_us = out.first_us if out.attempt > 1 else 0
-        self.ready[place] = Aside(out.key, out.attempt - 1, first_us)
+        self.ready.add(place, Aside(out.key, out.attempt - 1, first_us))
 
     def fail(self, place: Place, out: Out, due: tuple[float, int]) -> FailedDelivery:
         """The delivery failed: the record waits until `due` (as `now`), or is doomed."""
@@ -237,45 +252,52 @@ class Deliveries:
         aside = Aside(out.key, out.attempt, out.first_us)
         if out.attempt >= self.settings.max_deliveries:
             aside.reason = TOO_MANY_DELIVERIES
-            self.doomed[place] = aside
+            self.doomed.add(place, aside)
         else:
             self._wait(place, aside, due[0])
         return failure
 
     def doom(self, place: Place, out: Out, reason: str) -> None:
-        self.doomed[place] = Aside(out.key, out.attempt, out.first_us, reason=reason)
+        self.doomed.add(place, Aside(out.key, out.attempt, out.first_us, reason=reason))
 
     def settle(
-        self, place: Place, key: bytes | None, outcome: Outcome, now: tuple[float, int]
+        self, place: Place, key: bytes | None, outcome: Outcome, now: tuple[float, int] | None
     ) -> None:
         """The record, which is in none of the dicts any more, is done: the next one of its record
-        key begins. `key`: of the `Out` or `Aside`."""
+        key begins. `key`: of the `Out` or `Aside`; `now` may be None without one."""
         topic_id, offset = place
         progress = self._topics[topic_id].progress
         new = progress.settle(offset, offset + 1)
         setattr(progress, outcome, getattr(progress, outcome) + new)
         if key is None:
             return
-        behind = self._keys[topic_id, key]
+        behind = self._keys[topic_id][key]
         if behind:
+            assert now is not None, place
             following = Place(topic_id, behind.popleft())
-            self._parked.remove(following)
+            self._parked.pop(following)
             self._begin(following, key, now)
         else:
-            del self._keys[topic_id, key]
+            del self._keys[topic_id][key]
 
     # --- time ---
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether `ended` or `come_due` has something to do."""
+        return self._leases.is_due(now_s) or self._retries.is_due(now_s)
 
     def ended(self, now_s: float) -> Iterator[tuple[Place, Out]]:
         """Take back what was out for longer than its lease."""
         for place in self._leases.due(now_s):
-            yield place, self.out.pop(place)
+            if place in self.out:  # else its topic is being forgotten
+                yield place, self.out.pop(place)
 
     def come_due(self, now_s: float) -> Iterator[Place]:
         """What has waited becomes ready."""
         for place in self._retries.due(now_s):
-            self.ready[place] = self.waiting.pop(place)
-            yield place
+            if place in self.waiting:  # as above
+                self.ready.add(place, self.waiting.pop(place))
+                yield place
 
     @property
     def next_s(self) -> float | None:

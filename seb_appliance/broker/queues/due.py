@@ -32,9 +32,17 @@ class DueTimes(Generic[T]):
     def remove(self, thing: T, at_s: float) -> None:
         del self._by_tick[_tick(at_s)][thing]
 
+    def discard(self, thing: T, at_s: float) -> None:
+        """As `remove`, if it was not taken out before."""
+        self._by_tick.get(_tick(at_s), {}).pop(thing, None)
+
+    def is_due(self, now_s: float) -> bool:
+        """Whether something may be due."""
+        return bool(self._ticks) and self._ticks[0] <= now_s * _PER_SECOND
+
     def due(self, now_s: float) -> Iterator[T]:
         """Take out what is due, one by one."""
-        while self._ticks and self._ticks[0] <= now_s * _PER_SECOND:
+        while self.is_due(now_s):
             things = self._by_tick[self._ticks[0]]
             if things:
                 yield things.popitem()[0]

@@ -16,7 +16,8 @@ from seb_appliance import limits
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.queues.admission import QueueAdmission
-from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Outcome, Place
+from seb_appliance.broker.queues.by_place import ByPlace, Place
+from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Outcome
 from seb_appliance.broker.queues.progress import Progress, Queue
 from seb_appliance.broker.queues.takers import Takers
 from seb_appliance.broker.read.reads import Reads, bytes_of
@@ -34,6 +35,7 @@ from seb_appliance.errors import (
     TopicReplacedError,
 )
 from seb_appliance.formats.queues.queues import FailedDelivery
+from seb_appliance.tasks import run_in_slices
 
 _AT_ONCE: Final = 500  # leases that end, or retries that come due, without a break
 _READS_PER_TAKE: Final = 32  # so that a taker whose records are all parked answers some day
@@ -113,6 +115,7 @@ class LiveQueue:
         self.takers.wake_all()
         for place in list(self.buried):
             self._tell_buried(place, stored=False)
+        run_in_slices(self.deliveries.forget_all())
 
     # --- topics ---
 
@@ -121,7 +124,7 @@ class LiveQueue:
         if topic.deleted:
             if self.topics.pop(topic.topic_id, None) is not None:
                 self._fresh.pop(topic.topic_id, None)
-                self.deliveries.forget_topic(topic.topic_id)
+                run_in_slices(self.deliveries.forget_topic(topic.topic_id))
                 self.delayed.forget(topic.topic_id)
                 for place in [p for p in self.buried if p.topic_id == topic.topic_id]:
                     self._tell_buried(place, stored=False)
@@ -198,7 +201,7 @@ class LiveQueue:
             for topic, piece in picked:
                 left_bytes -= bytes_of(piece)
                 room -= piece.end - piece.begin
-                found.append(self._hand_out(topic, piece, lease_s))
+                found.append(self._hand_out(topic, piece, lease_s, self.now))
             if room <= 0 or left_bytes <= 0:
                 self._again = True  # for the next taker
                 break
@@ -229,7 +232,7 @@ class LiveQueue:
                 )
             except _GONE:
                 return []  # trimmed or deleted meanwhile: the next look tells
-            return self._meet(topic, result, new[1])
+            return self._meet(topic, result, new[1], self.now)
         return None
 
     def _next_new(self) -> tuple[Topic, tuple[int, int]] | None:
@@ -248,11 +251,13 @@ class LiveQueue:
             return topic, new
         return None
 
-    def _meet(self, topic: Topic, result: ReadResult, end: int) -> list[tuple[Topic, BatchSlice]]:
+    def _meet(
+        self, topic: Topic, result: ReadResult, end: int, now: tuple[float, int]
+    ) -> list[tuple[Topic, BatchSlice]]:
         """The new records below `end` that may be handed out now."""
         if topic.topic_id not in self.topics or self.closed:
             return []
-        now, ready = self.now, list[tuple[Topic, BatchSlice]]()
+        ready = list[tuple[Topic, BatchSlice]]()
         for piece in result.slices:
             offsets = piece.batch.offsets()
             for i in range(piece.begin, piece.end):
@@ -269,7 +274,7 @@ class LiveQueue:
         elsewhere. Raises what `take` raises."""
         if self.closed or self._is_looking or self.delayed:
             return []
-        self.pass_time()
+        now = self.pass_time()
         room = min(most, self.settings.max_in_flight - len(self.deliveries.out))
         if room <= 0 or self.deliveries.ready or self.deliveries.aside >= limits.QUEUE_ASIDE_MAX:
             return []
@@ -285,8 +290,8 @@ class LiveQueue:
             return []
         if result is None:
             return []
-        met = self._meet(topic, result, new[1])
-        found = [self._hand_out(of, piece, lease_s) for of, piece in met]
+        met = self._meet(topic, result, new[1], now)
+        found = [self._hand_out(of, piece, lease_s, now) for of, piece in met]
         self._write()
         self.adjust()
         if self._fresh or self.deliveries.ready:
@@ -294,12 +299,11 @@ class LiveQueue:
         return found
 
     async def _read_again(
-        self, places: dict[Place, Aside], room: int, left_bytes: int
+        self, places: ByPlace[Aside], room: int, left_bytes: int
     ) -> list[tuple[Topic, BatchSlice]] | None:
-        """Records that are `ready`, or `due`. The topic of the first one comes first."""
-        topic_id = next(iter(places)).topic_id
-        looked = islice(places, room)
-        wanted = sorted(place.offset for place in looked if place.topic_id == topic_id)
+        """Records that are `ready`, or `due`, of the topic whose turn it is."""
+        topic_id, offsets_of = places.turn()
+        wanted = sorted(islice(offsets_of, room))
         topic = self.topics[topic_id]
         try:
             slices, handled = await pick(self._tools.reads, topic, wanted, left_bytes)
@@ -319,14 +323,16 @@ class LiveQueue:
             offsets = piece.batch.offsets()
             for i in range(piece.begin, piece.end):
                 place = Place(topic_id, offsets[i])
-                del places[place]
+                places.pop(place)
                 if self.deliveries.arrive(place, key_of(piece, i), now):
                     _extend(ready, topic, piece, i)
         self._look_at_doomed()
         return ready
 
-    def _hand_out(self, topic: Topic, piece: BatchSlice, lease_s: float) -> Taken:
-        now_s, now_us = self.now
+    def _hand_out(
+        self, topic: Topic, piece: BatchSlice, lease_s: float, now: tuple[float, int]
+    ) -> Taken:
+        now_s, now_us = now
         offsets = piece.batch.offsets()[piece.begin : piece.end]
         lease = self._tools.next_lease()
         places = [Place(topic.topic_id, offset) for offset in offsets]
@@ -353,16 +359,18 @@ class LiveQueue:
         self.deliveries.settle(place, aside.key, "lost", self.now)
         self.lost.append((place.topic_id, place.offset, place.offset + 1))
 
-    def pass_time(self) -> None:
-        """Leases end, and retries come due."""
+    def pass_time(self) -> tuple[float, int]:
+        """Leases end, and retries come due. Returns `now`."""
         now = self.now
-        for place, out in islice(self.deliveries.ended(now[0]), _AT_ONCE):
-            self.failed.append((place.topic_id, self.deliveries.fail(place, out, now)))
-        for _ in islice(self.deliveries.come_due(now[0]), _AT_ONCE):
-            pass
+        if self.deliveries.is_due(now[0]):
+            for place, out in islice(self.deliveries.ended(now[0]), _AT_ONCE):
+                self.failed.append((place.topic_id, self.deliveries.fail(place, out, now)))
+            for _ in islice(self.deliveries.come_due(now[0]), _AT_ONCE):
+                pass
+            self._arm()
         self._look_at_doomed()
         self._write()
-        self._arm()
+        return now
 
     def write_into(self, window: Window) -> bool:
         """Add what is to be stored; whether there was anything."""
@@ -395,7 +403,8 @@ class LiveQueue:
         self._settled(window, place, aside.key, outcome)
 
     def _settled(self, window: Window, place: Place, key: bytes | None, outcome: Outcome) -> None:
-        self.deliveries.settle(place, key, outcome, self.now)
+        now = None if key is None else self.now  # which costs more than all else here
+        self.deliveries.settle(place, key, outcome, now)
         add = self._tools.admission.add_range
         add(window, self.name, place.topic_id, outcome, place.offset, place.offset + 1)
 
@@ -454,8 +463,9 @@ class LiveQueue:
 
     def _arm(self) -> None:
         """One timer, for the first lease or retry. A later one is left to fire for nothing."""
-        times = (self.deliveries.next_s, self.delayed.next_s(self.now))
-        next_s = min((time for time in times if time is not None), default=None)
+        next_s = self.deliveries.next_s
+        if self.delayed and (delayed_s := self.delayed.next_s(self.now)) is not None:
+            next_s = delayed_s if next_s is None else min(next_s, delayed_s)
         if self.closed or next_s is None or next_s >= self._timer_s:
             return
         if self._timer is not None:

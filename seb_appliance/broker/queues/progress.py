@@ -49,6 +49,10 @@ class Progress:
                     del self.failed[offset]
         return self.settled.add(begin, end)
 
+    def unsettled(self, log_start: int, log_end: int) -> int:
+        """How many offsets of the log are not settled."""
+        return log_end - log_start - self.settled.count_from(log_start)
+
     def copy(self) -> Progress:
         return Progress(
             self.settled.copy(), dict(self.failed), self.acked, self.rejected, self.lost
@@ -75,6 +79,10 @@ class Queue:
         if found is None:
             found = self.progress[topic_id] = Progress()
         return found
+
+    def known_on(self, topic_id: int) -> Progress:
+        """As `on`; nothing is added for a topic on which nothing has happened."""
+        return self.progress.get(topic_id) or Progress()
 
 
 class Queues:

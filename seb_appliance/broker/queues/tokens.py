@@ -7,9 +7,10 @@ import struct
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
 from functools import cached_property
+from hashlib import blake2s
 from typing import Final
 
-from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.by_place import Place
 
 _DELIVERY: Final = struct.Struct(">QQQ")  # topic id, offset, lease
 _MAC_BYTES: Final = 15
@@ -49,4 +50,5 @@ class DeliveryTokens:
 
     def _mac(self, queue: bytes, delivery: bytes) -> bytes:
         # The queue's name comes last, since the length of what is before it is fixed.
-        return hmac.digest(self._secret, delivery + queue, "sha256")[:_MAC_BYTES]
+        # BLAKE2 has a key of its own, and takes a quarter of the time of an HMAC.
+        return blake2s(delivery + queue, digest_size=_MAC_BYTES, key=self._secret).digest()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Literal
+from typing import Final, Literal
 
-from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Place
+from seb_appliance.broker.delays.queue_delays import QueueDelays
+from seb_appliance.broker.groups.groups import Lag
+from seb_appliance.broker.queues.by_place import Place
+from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out
 from seb_appliance.broker.queues.live_queue import LiveQueue
 from seb_appliance.broker.queues.progress import Progress, Queue
+from seb_appliance.broker.topics.catalog import Catalog
+from seb_appliance.broker.topics.names import Patterns
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.formats.queues.queues import QueueSettings
 from seb_appliance.tasks import in_slices
@@ -61,6 +66,8 @@ class QueueView:
         return max((topic.oldest_s for topic in self.topics), default=0.0)
 
 
+_PATTERNS_AT_ONCE: Final = 1_000  # that one matcher has: about a millisecond to make it
+
 HeldState = Literal["in flight", "waits for a retry", "to become a dead letter"]
 
 
@@ -79,33 +86,73 @@ class HeldRecord:
     reason: str
 
 
-async def describe(
-    queue: Queue, live: LiveQueue, oldest_s: Callable[[Topic, Progress], Awaitable[float]]
-) -> QueueView:
-    topics = []
-    async for topic in in_slices(sorted(live.topics.values(), key=lambda one: one.name)):
-        progress = live.progress(topic.topic_id)
-        waiting = live.deliveries.unsettled(
-            topic.topic_id, topic.log_start_offset, topic.log_end_offset
-        )
-        numbers = (progress.acked, progress.rejected, progress.lost)
-        age_s = await oldest_s(topic, progress)
-        delayed = live.delayed.count(topic)
-        topics.append(QueueTopicView(topic.name, topic.topic_id, waiting, age_s, delayed, *numbers))
-    found = live.deliveries
-    return QueueView(
-        queue.name,
-        queue.settings,
-        queue.owner,
-        queue.set_us,
-        topics,
-        len(found.out),
-        len(found.waiting),
-        found.parked,
-        len(found.doomed),
-        len(live.takers),
-        live.failure,
-    )
+class QueueViews:
+    """Looks at queues. One that is idle, which nobody has worked on since the start, stays idle:
+    what is told of it is what its first taker would find."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        live: Mapping[str, LiveQueue],
+        delayed: Callable[[], QueueDelays],
+        lag: Callable[[Topic, int, int], Awaitable[Lag]],
+    ) -> None:
+        """`live`: those that are at work, by name."""
+        self._catalog = catalog
+        self._live = live
+        self._delayed = delayed
+        self._lag = lag
+
+    async def topics_of(self, queues: Sequence[Queue]) -> dict[str, dict[int, Topic]]:
+        """By name of the queue: the topics that it reads, by id. All topics are gone through once
+        for many queues with patterns, and not at all for names."""
+        found: dict[str, dict[int, Topic]] = {}
+        wild = list[tuple[str, str]]()
+        async for queue in in_slices(queues):
+            live = self._live.get(queue.name)
+            if live is not None:
+                found[queue.name] = live.topics
+                continue
+            patterns = queue.settings.topics
+            named = (self._catalog.find(one) for one in patterns if "*" not in one)
+            found[queue.name] = {topic.topic_id: topic for topic in named if topic is not None}
+            wild += ((queue.name, one) for one in patterns if "*" in one)
+        for begin in range(0, len(wild), _PATTERNS_AT_ONCE):
+            some = wild[begin : begin + _PATTERNS_AT_ONCE]
+            matching = Patterns(pattern for _, pattern in some)
+            async for topic in in_slices(self._catalog.with_rows()):
+                if not topic.deleted:
+                    for name in {some[i][0] for i in matching.match(topic.name)}:
+                        found[name][topic.topic_id] = topic
+        return found
+
+    async def of(self, queues: Sequence[Queue]) -> list[QueueView]:
+        topics = await self.topics_of(queues)
+        return [await self._view(one, topics[one.name]) async for one in in_slices(queues)]
+
+    async def _view(self, queue: Queue, topics: Mapping[int, Topic]) -> QueueView:
+        live, delayed = self._live.get(queue.name), self._delayed()
+        progress_on = queue.known_on if live is None else live.progress
+        rows = []
+        async for topic in in_slices(sorted(topics.values(), key=lambda one: one.name)):
+            progress = progress_on(topic.topic_id)
+            waiting = progress.unsettled(topic.log_start_offset, topic.log_end_offset)
+            numbers = (progress.acked, progress.rejected, progress.lost)
+            age_s = await self._oldest_s(topic, progress)
+            names = (topic.name, topic.topic_id)
+            rows.append(QueueTopicView(*names, waiting, age_s, delayed.count(topic), *numbers))
+        states, takers, failure = (0, 0, 0, 0), 0, ""
+        if live is not None:
+            held = live.deliveries
+            states = len(held.out), len(held.waiting), held.parked, len(held.doomed)
+            takers, failure = len(live.takers), live.failure
+        settings, owner = queue.settings, queue.owner
+        return QueueView(queue.name, settings, owner, queue.set_us, rows, *states, takers, failure)
+
+    async def _oldest_s(self, topic: Topic, progress: Progress) -> float:
+        end = topic.log_end_offset
+        found = progress.settled.gap(topic.log_start_offset, end)
+        return 0.0 if found is None else (await self._lag(topic, found[0], end)).seconds
 
 
 def held_records(

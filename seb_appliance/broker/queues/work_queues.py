@@ -25,16 +25,16 @@ from seb_appliance.broker.groups.groups import Lag
 from seb_appliance.broker.queues.acknowledging import AckTogether
 from seb_appliance.broker.queues.admission import QueueAdmission, no_such_queue
 from seb_appliance.broker.queues.burial import Burial
-from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.queues.live_queue import LiveQueue, Taken, Tools
-from seb_appliance.broker.queues.progress import Progress, Queue
+from seb_appliance.broker.queues.progress import Queue
 from seb_appliance.broker.queues.redriving import Redriving
 from seb_appliance.broker.queues.tokens import DeliveryTokens
 from seb_appliance.broker.queues.views import (
     HeldRecord,
     QueueView,
+    QueueViews,
     Result,
-    describe,
     held_records,
 )
 from seb_appliance.broker.read.reads import Reads
@@ -64,7 +64,6 @@ class WorkQueues:
         lag: Callable[[Topic, int, int], Awaitable[Lag]],
     ) -> None:
         self._catalog = catalog
-        self._lag = lag
         self._writes = writes
         self._audited = AuditedWrites(writes)
         self._random_bytes = random_bytes
@@ -96,6 +95,7 @@ class WorkQueues:
             self._burial.add,
         )
         self._live: dict[str, LiveQueue] = {}
+        self.views = QueueViews(catalog, self._live, delayed, lag)
         self._by_topic: defaultdict[int, set[LiveQueue]] = defaultdict(set)
         self._newest_id = 0  # of the topics that all live queues have met
 
@@ -222,9 +222,7 @@ class WorkQueues:
         first offset of each topic, also if nothing is done (`dry_run`). Raises QueueNotFoundError,
         TopicNotFoundError, and what reading
         raises."""
-        topics = [
-            one for one in (await self._open(name)).topics.values() if topic in (None, one.name)
-        ]
+        topics = [one for one in await self._topics(name) if topic in (None, one.name)]
         if topic is not None and not topics:
             raise TopicNotFoundError(f"The queue reads no topic {topic[:100]!r}.")
         starts = {}
@@ -245,22 +243,22 @@ class WorkQueues:
 
     async def describe(self, name: str) -> QueueView:
         """With what is in memory. Raises QueueNotFoundError."""
-        live, queue = await self._open(name), self.get(name)
-        return await describe(queue, live, self._oldest_s)
-
-    async def _oldest_s(self, topic: Topic, progress: Progress) -> float:
-        end = topic.log_end_offset
-        found = progress.settled.gap(topic.log_start_offset, end)
-        return 0.0 if found is None else (await self._lag(topic, found[0], end)).seconds
+        (view,) = await self.views.of([self.get(name)])
+        return view
 
     async def held(self, name: str, most: int) -> list[HeldRecord]:
         """At most `most` of each state. Raises QueueNotFoundError."""
-        live = await self._open(name)
+        live = self._live.get(self.get(name).name)
+        if live is None:
+            return []
         return held_records(live.topics, live.deliveries, self._writes.clock.monotonic_s(), most)
 
     async def topics_of(self, name: str) -> list[str]:
         """The names of the topics that it reads. Raises QueueNotFoundError."""
-        return [topic.name for topic in (await self._open(name)).topics.values()]
+        return [topic.name for topic in await self._topics(name)]
+
+    async def _topics(self, name: str) -> list[Topic]:
+        return list((await self.views.topics_of([self.get(name)]))[name].values())
 
     # --- work ---
 

@@ -29,6 +29,7 @@ from seb_appliance.ops.serve.ui_facts import (
     effects_of,
     setting_rows,
 )
+from seb_appliance.protocols.subscriptions.page import page_of
 from seb_appliance.ui.app import router as admin_page
 from seb_appliance.ui.options import UiOptions
 
@@ -59,6 +60,7 @@ def ui_options(appliance: Appliance) -> UiOptions:
         ),
         checks=lambda: checks_shown(appliance.checks),
         begin_check=appliance.checks.begin,
+        subscription_page=lambda queue: page_of(appliance.beside, queue),
     )
 
 

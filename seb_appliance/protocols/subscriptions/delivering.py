@@ -14,7 +14,7 @@ from typing import Final, Literal
 from seb_appliance import limits
 from seb_appliance.api.server.options import SecretBox
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.queues.deliveries import Place as QueuePlace
+from seb_appliance.broker.queues.by_place import Place as QueuePlace
 from seb_appliance.broker.queues.live_queue import Taken
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.errors import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from itertools import islice
 from typing import Any, Final
@@ -69,6 +69,12 @@ def section(options: ApiOptions) -> Section:
     routes.post(f"{below}/end-previous", again=one)(of(_end_previous))
     routes.post(f"{below}/delete", {"name"}, again=one)(of(_delete))
     return Section("Subscriptions", _PATH, routes)
+
+
+def page_of(beside: Mapping[type, Any], queue: str) -> str | None:
+    """The path of the page of the subscription that works on this queue, if there is one."""
+    all_of_them: Subscriptions = beside[Subscriptions]
+    return None if all_of_them.find(queue) is None else f"{_PATH}/{queue}"
 
 
 async def _show(all_of_them: Subscriptions, visit: Visit) -> ASGIApp:

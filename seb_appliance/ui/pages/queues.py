@@ -16,7 +16,6 @@ from seb_appliance.broker.topics.names import Patterns, check_topic_name
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import (
     BadRequestError,
-    QueueNotFoundError,
     SebError,
     TopicNotFoundError,
 )
@@ -70,21 +69,18 @@ class DeadLetter:
 @routes.get("/queues", {"filter", "after"})
 async def show(visit: Visit) -> ASGIApp:
     words, after = visit.form.text("filter"), visit.form.text("after")
-    names = [one.name for one in visit.broker.queues.all() if words in one.name > after]
-    views: list[QueueView] = []
-    for name in names[:_QUEUES_PER_PAGE]:
-        try:
-            views.append(await visit.broker.queues.describe(name))
-        except QueueNotFoundError:  # deleted meanwhile
-            continue
-    more = bool(names[_QUEUES_PER_PAGE:])
+    queues = [one for one in visit.broker.queues.all() if words in one.name > after]
+    views = await visit.broker.queues.views.of(queues[:_QUEUES_PER_PAGE])
+    more = bool(queues[_QUEUES_PER_PAGE:])
     return visit.page(
         "queues",
         parts=["queue-rows"],
         views=views,
         words=words,
         first=link(_PATH, filter=words) if after else "",
-        following=link(_PATH, filter=words, after=names[_QUEUES_PER_PAGE - 1]) if more else "",
+        following=link(_PATH, filter=words, after=queues[_QUEUES_PER_PAGE - 1].name)
+        if more
+        else "",
     )
 
 
@@ -137,6 +133,7 @@ async def _queue_page(visit: Visit, queue: str, problem: FormProblem | None = No
         fields=SETTINGS.values(),
         more=_MORE,
         path=f"{_PATH}/{queue}",
+        subscription=visit.options.subscription_page(queue),
         problem=problem,
     )
 

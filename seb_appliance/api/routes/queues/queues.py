@@ -26,6 +26,7 @@ from seb_appliance.broker.queues.views import QueueView
 from seb_appliance.broker.topics.names import samples_of
 from seb_appliance.errors import BadNameError, QueueNotFoundError
 from seb_appliance.formats.queues.queues import QueueSettings
+from seb_appliance.tasks import in_slices
 
 
 class QueueOut(msgspec.Struct):
@@ -177,13 +178,11 @@ def _details(view: QueueView) -> QueueDetailsOut:
     replies=json_reply(QueuesOut, {"queues": [_QUEUE]}, "Queues"),
 )
 async def list_queues(ctx: RequestContext) -> object:
-    found = []
-    for queue in ctx.broker.queues.all():
-        try:
-            if _sees(ctx, queue.name, await ctx.broker.queues.topics_of(queue.name)):
-                found.append(_out(queue))
-        except QueueNotFoundError:  # deleted meanwhile
-            continue
+    queues, found = ctx.broker.queues.all(), list[QueueOut]()
+    topics_of = await ctx.broker.queues.views.topics_of(queues)
+    async for queue in in_slices(queues):
+        if _sees(ctx, queue.name, [topic.name for topic in topics_of[queue.name].values()]):
+            found.append(_out(queue))
     return QueuesOut(found)
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import repeat
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.answers import JSON, format_time
-from seb_appliance.api.encoding.record_encoding import ValueShape, record_parts
+from seb_appliance.api.encoding.answers import JSON, format_times
+from seb_appliance.api.encoding.record_encoding import ValueShape, record_columns
 from seb_appliance.api.openapi.shared import READ_ERRORS, RECORD, WRITE_ERRORS
 from seb_appliance.api.routes.queues.queues import authorize_queue, queue_of
 from seb_appliance.api.routes.records.reading import NO_STORE, encoded, unless_gone
@@ -23,10 +24,9 @@ from seb_appliance.api.routes.route import (
 )
 from seb_appliance.api.server.bodies import decode_json
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.queues.live_queue import Taken
 from seb_appliance.broker.queues.views import Result
-from seb_appliance.broker.values import ReadResult
 from seb_appliance.errors import QueueNotFoundError, ShuttingDownError, StandbyError
 from seb_appliance.formats.queues.queues import DelayMs, LeaseMs
 
@@ -120,18 +120,16 @@ def taken_parts(
     """The body of the answer to a take."""
     opening = b'{"records":['
     for one in taken:
-        deliveries = iter(one.deliveries)
-        result = ReadResult(one.topic.name, one.topic.topic_id, [one.piece], 0, 0, 0)
-        for part in record_parts(result, shape):
-            rows = []
-            for record in part:
-                out = next(deliveries)
-                token = broker.queues.token(
-                    queue, Place(one.topic.topic_id, record.offset), out.lease
-                )
-                first = format_time(out.first_us)
-                members = msgspec.structs.astuple(record)
-                rows.append(DeliveryOut(token, out.attempt, first, one.topic.name, *members))
+        topic, first = one.topic, one.piece.begin
+        for begin, end, record in record_columns(one.piece, shape):
+            out = one.deliveries[begin - first : end - first]
+            tokens = [
+                broker.queues.token(queue, Place(topic.topic_id, offset), delivery.lease)
+                for offset, delivery in zip(record[0], out, strict=True)
+            ]
+            attempts = [delivery.attempt for delivery in out]
+            times = format_times([delivery.first_us for delivery in out])
+            rows = list(map(DeliveryOut, tokens, attempts, times, repeat(topic.name), *record))
             yield opening + _encoder.encode(rows)[1:-1]
             opening = b","
     yield (b"" if opening == b"," else opening) + b"]}\n"

@@ -15,7 +15,8 @@ from seb_appliance import limits
 from seb_appliance.broker.delays.delays import Delays
 from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.ports import DelayRange
-from seb_appliance.broker.queues.deliveries import Deliveries, Out, Place
+from seb_appliance.broker.queues.by_place import Place
+from seb_appliance.broker.queues.deliveries import Deliveries, Out
 from seb_appliance.broker.queues.progress import Progress
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import Topic
@@ -132,7 +133,7 @@ class DelaysModel(RuleBasedStateMachine):
                 assert record.state == "waits", (offset, record)
                 assert record.due_us <= self.clock.wall_us(), (offset, record)
                 record.state = "out"
-                self.deliveries.out[Place(TOPIC, offset)] = Out(None, 1, 0, 1, 0.0)
+                self.deliveries.out.add(Place(TOPIC, offset), Out(None, 1, 0, 1, 0.0))
         return False
 
     @rule(every=st.integers(1, 3))
@@ -140,7 +141,7 @@ class DelaysModel(RuleBasedStateMachine):
         for offset, record in list(enumerate(self.records))[::every]:
             if record.state == "out":
                 record.state = "acked"
-                del self.deliveries.out[Place(TOPIC, offset)]
+                self.deliveries.out.pop(Place(TOPIC, offset))
                 self.progress.settle(offset, offset + 1)
                 self.deliveries.progress(TOPIC).settle(offset, offset + 1)
 

@@ -14,7 +14,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-from seb_appliance.broker.queues.deliveries import Deliveries, Place
+from seb_appliance.broker.queues.by_place import Place
+from seb_appliance.broker.queues.deliveries import Deliveries
 from seb_appliance.broker.queues.progress import Queues
 from seb_appliance.formats.operations import QueueProgressed, QueueSet
 from seb_appliance.formats.queues.queues import OffsetRange, Ordering, QueueSettings
@@ -173,7 +174,7 @@ class DeliveriesModel(RuleBasedStateMachine):
     @rule()
     def bury(self) -> None:
         for place, aside in list(self.deliveries.doomed.items()):
-            del self.deliveries.doomed[place]
+            self.deliveries.doomed.pop(place)
             self.deliveries.settle(place, aside.key, "rejected", self.now)
             self.note(place.topic_id, rejected=[OffsetRange(place.offset, place.offset + 1)])
             assert self.one(place).state == "doomed", place
@@ -235,7 +236,9 @@ class DeliveriesModel(RuleBasedStateMachine):
             + len(found.doomed)
             + found.parked
         )
-        assert found.parked == sum(len(behind or ()) for behind in found._keys.values())
+        assert found.parked == sum(
+            len(behind or ()) for keys in found._keys.values() for behind in keys.values()
+        )
 
 
 DeliveriesModel.TestCase.settings = settings(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.queues.deliveries import Place
+from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.errors import BadRequestError, QueueNotFoundError, TopicNotFoundError
