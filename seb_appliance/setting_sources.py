@@ -120,10 +120,7 @@ def _check_relations(settings: Settings) -> None:
         )
     _check_values(settings)
     _check_syslog(settings)
-    if settings.mqtt_port is None and settings.mqtt_tls_certificate is not None:
-        raise ConfigurationError("mqtt_tls_certificate needs mqtt_port")
-    if settings.mqtt_tls_certificate is None and settings.mqtt_tls_client_ca is not None:
-        raise ConfigurationError("mqtt_tls_client_ca needs mqtt_tls_certificate")
+    _check_mqtt(settings)
     if settings.linger_ms == "auto" and settings.budget is None:
         raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
     if settings.linger_ms == "auto" and not linger <= settings.linger_max_ms <= half_timeout:
@@ -149,6 +146,28 @@ def _check_syslog(settings: Settings) -> None:
         raise ConfigurationError(
             "syslog_listen needs to know who may send: syslog_networks, or syslog_tls_certificate "
             "with syslog_tls_client_ca, but not both"
+        )
+
+
+def _check_mqtt(settings: Settings) -> None:
+    by_proxy = settings.mqtt_proxy_protocol != "off"
+    header, port = settings.mqtt_certificate_header, settings.mqtt_port is not None
+    has_proxies, certificate = settings.trusted_proxies, settings.mqtt_tls_certificate
+    for name, is_set, needed, is_there in (
+        ("mqtt_host", settings.mqtt_host, "mqtt_port", port),
+        ("mqtt_tls_certificate", certificate, "mqtt_port", port),
+        ("mqtt_tls_client_ca", settings.mqtt_tls_client_ca, "mqtt_tls_certificate", certificate),
+        ("mqtt_proxy_protocol", by_proxy, "mqtt_port", port),
+        ("mqtt_proxy_protocol", by_proxy, "trusted_proxies", has_proxies),
+        ("mqtt_certificate_header", header, "mqtt_websocket", settings.mqtt_websocket),
+        ("mqtt_certificate_header", header, "trusted_proxies", has_proxies),
+    ):
+        if is_set and not is_there:
+            raise ConfigurationError(f"{name} needs {needed}")
+    if by_proxy and certificate is not None:
+        raise ConfigurationError(
+            "mqtt_proxy_protocol and mqtt_tls_certificate exclude each other: either the proxy has "
+            "the certificate, or the appliance"
         )
 
 

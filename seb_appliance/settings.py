@@ -275,9 +275,14 @@ class Settings:
     )
     mqtt_port: int | None = _number(
         None,
-        "Port of MQTT 3.1.1 and 5, on the address of `host` (docs/MQTT.md).",
+        "Port of MQTT 3.1.1 and 5 (docs/MQTT.md).",
         (0, 65_535),
         default_words="none",
+    )
+    mqtt_host: str | None = _text(
+        None,
+        "Addresses that `mqtt_port` listens on, separated by commas.",
+        default_words="that of `host`",
     )
     mqtt_websocket: bool = _switch(
         False, "MQTT by WebSocket on the path /mqtt of the HTTP port, for browsers (docs/MQTT.md)."
@@ -299,6 +304,19 @@ class Settings:
         None,
         "PEM file with authorities: MQTT clients need a certificate of theirs then, besides the "
         "API key.",
+        default_words="none",
+    )
+    mqtt_proxy_protocol: Literal["off", "address", "certificate"] = _text(
+        "off",
+        "Connections of `mqtt_port` from trusted_proxies begin with a PROXY header. address: it "
+        "names the client's address; certificate: its client certificate, too, whose common name "
+        "is the id of the API key (docs/MQTT.md).",
+        choices=("off", "address", "certificate"),
+    )
+    mqtt_certificate_header: str | None = _text(
+        None,
+        "Header in which trusted_proxies pass the subject of a client certificate to /mqtt, such "
+        "as Client-Subject: its common name is the id of the API key (docs/MQTT.md).",
         default_words="none",
     )
     push_networks: str | None = _text(
@@ -407,6 +425,11 @@ class Settings:
     def syslog_senders(self) -> tuple[Network, ...]:
         """`syslog_networks`, one by one."""
         return _networks(self.syslog_networks)
+
+    @property
+    def mqtt_hosts(self) -> list[str]:
+        """`mqtt_host`, one by one."""
+        return [one.strip() for one in (self.mqtt_host or self.host).split(",")]
 
     @property
     def push_receivers(self) -> tuple[Network, ...]:
