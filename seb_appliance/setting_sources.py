@@ -149,19 +149,37 @@ def _check_syslog(settings: Settings) -> None:
         )
 
 
+def _is_unset(settings: Settings, name: str) -> bool:
+    return getattr(settings, name) in (None, False, "off")
+
+
 def _check_ports(settings: Settings) -> None:
-    for port, certificate, authorities in (
-        ("mqtt_port", "mqtt_tls_certificate", "mqtt_tls_client_ca"),
-        ("kafka_port", "kafka_tls_certificate", "kafka_tls_client_ca"),
+    """Of MQTT and Kafka."""
+    by_proxy = settings.mqtt_proxy_protocol != "off"
+    is_far = settings.kafka_port is not None and not all(map(is_loopback, settings.kafka_hosts))
+    for name, needed in (
+        ("mqtt_host", "mqtt_port"),
+        ("mqtt_tls_certificate", "mqtt_port"),
+        ("mqtt_tls_client_ca", "mqtt_tls_certificate"),
+        ("mqtt_proxy_protocol", "mqtt_port"),
+        ("mqtt_proxy_protocol", "trusted_proxies"),
+        ("mqtt_certificate_header", "mqtt_websocket"),
+        ("mqtt_certificate_header", "trusted_proxies"),
+        ("kafka_host", "kafka_port"),
+        ("kafka_tls_certificate", "kafka_port"),
+        ("kafka_tls_client_ca", "kafka_tls_certificate"),
     ):
-        for name, needed in ((certificate, port), (authorities, certificate)):
-            if getattr(settings, name) is not None and getattr(settings, needed) is None:
-                raise ConfigurationError(f"{name} needs {needed}")
-    is_reachable = settings.kafka_port is not None and not is_loopback(settings.host)
-    if is_reachable and settings.kafka_advertise is None:
+        if not _is_unset(settings, name) and _is_unset(settings, needed):
+            raise ConfigurationError(f"{name} needs {needed}")
+    if by_proxy and settings.mqtt_tls_certificate is not None:
         raise ConfigurationError(
-            "kafka_port needs kafka_advertise, the host and port that clients connect to, since "
-            f"host is {settings.host!r}"
+            "mqtt_proxy_protocol and mqtt_tls_certificate exclude each other: either the proxy has "
+            "the certificate, or the appliance"
+        )
+    if is_far and settings.kafka_advertise is None:
+        raise ConfigurationError(
+            "kafka_port needs kafka_advertise, the host and port that clients connect to, since it "
+            f"listens on {', '.join(settings.kafka_hosts)}"
         )
 
 

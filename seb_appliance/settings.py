@@ -25,6 +25,10 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 _GIB: Final = 1024 * limits.MIB
 
 
+def _words(text: str) -> list[str]:
+    return [one.strip() for one in text.split(",")]
+
+
 def _host_and_port(text: str) -> tuple[str, int]:
     """Raises ValueError."""
     host, _, port = text.rpartition(":")
@@ -283,9 +287,14 @@ class Settings:
     )
     mqtt_port: int | None = _number(
         None,
-        "Port of MQTT 3.1.1 and 5, on the address of `host` (docs/MQTT.md).",
+        "Port of MQTT 3.1.1 and 5 (docs/MQTT.md).",
         (0, 65_535),
         default_words="none",
+    )
+    mqtt_host: str | None = _text(
+        None,
+        "Addresses that `mqtt_port` listens on, separated by commas.",
+        default_words="that of `host`",
     )
     mqtt_websocket: bool = _switch(
         False, "MQTT by WebSocket on the path /mqtt of the HTTP port, for browsers (docs/MQTT.md)."
@@ -309,17 +318,35 @@ class Settings:
         "API key.",
         default_words="none",
     )
+    mqtt_proxy_protocol: Literal["off", "address", "certificate"] = _text(
+        "off",
+        "Connections of `mqtt_port` from trusted_proxies begin with a PROXY header. address: it "
+        "names the client's address; certificate: its client certificate, too, whose common name "
+        "is the id of the API key (docs/MQTT.md).",
+        choices=("off", "address", "certificate"),
+    )
+    mqtt_certificate_header: str | None = _text(
+        None,
+        "Header in which trusted_proxies pass the subject of a client certificate to /mqtt, such "
+        "as Client-Subject: its common name is the id of the API key (docs/MQTT.md).",
+        default_words="none",
+    )
     kafka_port: int | None = _number(
         None,
-        "Port of the Kafka protocol, on the address of `host` (docs/KAFKA.md).",
+        "Port of the Kafka protocol (docs/KAFKA.md).",
         (0, 65_535),
         default_words="none",
+    )
+    kafka_host: str | None = _text(
+        None,
+        "Addresses that `kafka_port` listens on, separated by commas.",
+        default_words="that of `host`",
     )
     kafka_advertise: str | None = _text(
         None,
         "Host and port that Kafka clients connect to, such as broker.example.org:9092. Needed "
-        "where `host` is not a loopback address.",
-        default_words="host and kafka_port",
+        "where the port is not on loopback addresses alone.",
+        default_words="the address of the port",
     )
     kafka_partitions: int = _number(
         1,
@@ -443,6 +470,16 @@ class Settings:
     def syslog_senders(self) -> tuple[Network, ...]:
         """`syslog_networks`, one by one."""
         return _networks(self.syslog_networks)
+
+    @property
+    def mqtt_hosts(self) -> list[str]:
+        """`mqtt_host`, one by one."""
+        return _words(self.mqtt_host or self.host)
+
+    @property
+    def kafka_hosts(self) -> list[str]:
+        """`kafka_host`, one by one."""
+        return _words(self.kafka_host or self.host)
 
     @property
     def push_receivers(self) -> tuple[Network, ...]:

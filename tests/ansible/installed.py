@@ -79,13 +79,16 @@ class Installed:
         return {"Authorization": f"Bearer {key}", **more}
 
     def connect(self) -> http.client.HTTPSConnection:
-        """To Caddy, believing in nobody but Caddy's own authority."""
+        """To Caddy."""
+        port = self.variables["seb_appliance_https_port"]
+        return http.client.HTTPSConnection(DOMAIN, port, timeout=30, context=self.trust())
+
+    def trust(self) -> ssl.SSLContext:
+        """In nobody but Caddy's own authority."""
         data = self.machine.root / "var" / "lib" / "caddy" / ".local" / "share" / "caddy"
-        trust = ssl.create_default_context(
+        return ssl.create_default_context(
             cafile=data / "pki" / "authorities" / "local" / "root.crt"
         )
-        port = self.variables["seb_appliance_https_port"]
-        return http.client.HTTPSConnection(DOMAIN, port, timeout=30, context=trust)
 
     def main_pid(self) -> str:
         return self.property("MainPID")

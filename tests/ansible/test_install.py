@@ -5,8 +5,10 @@ Machines take minutes, so they are made where `TEST_MACHINES=install` (or `all`)
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -14,9 +16,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.ansible.installed import Installed, bare
+from tests.ansible.installed import DOMAIN, Installed, bare
 from tests.ansible.playing import Played, read_defaults, render
-from tests.support.servers.s3_server import NotInstalledError
+from tests.support.mqtt_client import Client, connect
+from tests.support.servers.s3_server import NotInstalledError, free_port
 
 pytestmark = [
     pytest.mark.slow,
@@ -25,6 +28,7 @@ pytestmark = [
 
 EXPOSURE_MAX = 1.5
 INSTALLED_S_MAX = 600  # 3 minutes where nothing else runs: what is printed
+CERTIFICATE_S_MAX = 120  # the appliance looks every minute
 # The tidier merges what little a test writes.
 SETTINGS = {"tidy_bytes": "1KiB", "tidy_young": "0ms", "tidy_after": "0ms"}
 
@@ -45,7 +49,12 @@ class Installing:
 @pytest.fixture(scope="module")
 def installing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installing]:
     try:
-        with bare(tmp_path_factory.mktemp("machine"), seb_appliance_settings=SETTINGS) as machine:
+        with bare(
+            tmp_path_factory.mktemp("machine"),
+            seb_appliance_settings=SETTINGS,
+            seb_appliance_mqtt="tls",
+            seb_appliance_mqtt_port=free_port(),
+        ) as machine:
             check_before = machine.play("site.yml", "--check", "--diff")
             began_s = time.monotonic()
             first = machine.play()
@@ -130,7 +139,10 @@ def test_a_live_stream_comes_through_caddy_record_by_record(installed: Installed
 
 
 def test_metrics_are_not_for_those_who_ask_through_caddy(installed: Installed) -> None:
-    assert installed.request("GET", "/metrics")[0] in {403, 404}
+    connection = installed.connect()
+    connection.request("GET", "/metrics")  # without an API key
+    assert connection.getresponse().status == 403
+    connection.close()
 
 
 def test_the_command_on_the_machine_knows_its_appliance(installed: Installed) -> None:
@@ -159,6 +171,42 @@ def test_the_drill_runs_as_a_service_and_reports(installed: Installed) -> None:
     assert "\nseb_drill_success 1\n" in report
 
 
+async def publish(installed: Installed, payload: bytes) -> None:
+    """By MQTT over TLS; acknowledged."""
+    port = installed.variables["seb_appliance_mqtt_port"]
+    reader, writer = await asyncio.open_connection(DOMAIN, port, ssl=installed.trust())
+    client = Client(reader, writer, 5)
+    client.send(connect(installed.headers()["Authorization"].removeprefix("Bearer ")))
+    assert (await client.packet())[0] == 0x20
+    await client.stores("from/outside", payload)
+    writer.close()
+
+
+def test_mqtt_has_the_certificate_of_caddy(installed: Installed) -> None:
+    """Within a minute after Caddy has it."""
+    deadline_s = time.monotonic() + CERTIFICATE_S_MAX
+    while True:
+        try:
+            asyncio.run(publish(installed, b"safe"))
+            break
+        except ssl.SSLCertVerificationError:
+            assert time.monotonic() < deadline_s
+            time.sleep(1)
+    assert installed.values("mqtt") == ["safe"]
+
+
+def test_the_copy_of_the_certificate_is_for_the_appliance_alone_and_made_by_a_timer(
+    installed: Installed,
+) -> None:
+    machine, copy = installed.machine, "/var/lib/seb-certificate/mqtt.pem"
+    assert machine.answers("systemctl", "is-active", "seb-certificate.timer")
+    before = machine.ask("cat", copy)
+    machine.ask("rm", copy)
+    machine.ask("systemctl", "start", "seb-certificate.service")  # returns when it is done
+    assert machine.ask("cat", copy) == before
+    assert machine.ask("stat", "-c", "%a:%U:%G", copy) == "640:root:seb\n"
+
+
 def test_the_rules_of_the_firewall_load(installed: Installed) -> None:
     """Into a network of their own: the machine has that of the tests, which stays as it is."""
     machine = installed.machine
@@ -174,6 +222,7 @@ def test_the_rules_of_the_firewall_load(installed: Installed) -> None:
     https = installed.variables["seb_appliance_https_port"]
     assert "tcp dport 22 accept" in rules.read_text()
     assert str(https) in rules.read_text()
+    assert f"tcp dport {installed.variables['seb_appliance_mqtt_port']} acc" in rules.read_text()
 
 
 def test_a_wrong_setting_is_refused_in_a_sentence_and_changes_nothing(

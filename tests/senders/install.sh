@@ -25,6 +25,7 @@ fi
         mqtt@5.16.0 ||
     echo "seb: mqtt.js cannot be installed; its tests are skipped" >&2
 sh .ci/install-debian "tests of mosquitto's clients are skipped" mosquitto mosquitto-clients
+sh .ci/install-debian "tests of MQTT by proxies are skipped" haproxy nginx-light libnginx-mod-stream
 
 if [ "${TEST_DEBEZIUM-}" = install ]; then
     sh .ci/install-debian "the test of Debezium is skipped" postgresql maven

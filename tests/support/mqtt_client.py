@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
 import struct
 from typing import Any
 
@@ -41,6 +42,24 @@ def subscribe(topic_filter: str, options: int = 1, version: int = 5, packet_id: 
     given = b"\0" if version == 5 else b""
     body = struct.pack(">H", packet_id) + given + codec.text(topic_filter) + bytes((options,))
     return codec.packet(codec.SUBSCRIBE, body, 2)
+
+
+def proxy_header(address: str, values: bytes = b"", command: int = 0x21) -> bytes:
+    """Of the PROXY protocol, version 2."""
+    source = ipaddress.ip_address(address)
+    addresses = source.packed * 2 + struct.pack(">HH", 50_000, 1883)
+    family = 0x11 if source.version == 4 else 0x21
+    size = len(addresses) + len(values)
+    head = struct.pack(">12sBBH", b"\r\n\r\n\0\r\nQUIT\n", command, family, size)
+    return head + addresses + values
+
+
+def tls_value(name: str, flags: int = 0x03, verify: int = 0, more: bytes = b"") -> bytes:
+    """A value of such a header, which tells of a client certificate with this common name."""
+    version, known = b"TLSv1.3", name.encode(errors="surrogateescape")
+    inner = struct.pack(">BI", flags, verify) + struct.pack(">BH", 0x21, len(version)) + version
+    inner += struct.pack(">BH", 0x22, len(known)) + known + more
+    return struct.pack(">BH", 0x20, len(inner)) + inner
 
 
 class Client:
@@ -119,10 +138,11 @@ def read_any(reader: codec.Reader) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def serving(data, routes=None, **given):
-    """A running appliance and its MQTT port. `routes`: as the setting."""
+async def serving(data, routes=None, trusted=None, **given):
+    """A running appliance and its MQTT port. `routes`: as the setting. `trusted`: as of `Mqtt`."""
     async with running_appliance(data, **given) as seb:
-        mqtt = Mqtt(seb.appliance.broker, ("127.0.0.1", 0), "mqtt", routes=parse(routes))
+        address, routed = ("127.0.0.1", 0), parse(routes)
+        mqtt = Mqtt(seb.appliance.broker, address, "mqtt", routes=routed, trusted=trusted)
         await mqtt.start()
         connections_of(seb.appliance.beside).add(mqtt)
         try:

@@ -42,8 +42,7 @@ _FORWARDED: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 def forwarded_for(scope: Scope, trusted: Sequence[Network]) -> str | None:
     """The client's address from `trusted` proxies: the last address in X-Forwarded-For that is not
     a proxy's; the client may invent those before it. None without a trusted proxy."""
-    peer = _ip(peer_address(scope))
-    if not trusted or peer is None or not any(peer in network for network in trusted):
+    if not is_in(peer_address(scope), trusted):
         return None
     lines = [value for name, value in scope["headers"] if name == b"x-forwarded-for"]
     found = None
@@ -55,6 +54,14 @@ def forwarded_for(scope: Scope, trusted: Sequence[Network]) -> str | None:
         if not any(address in network for network in trusted):
             break
     return found
+
+
+def is_in(address: str, networks: Sequence[Network]) -> bool:
+    """Whether it is an address of one of them."""
+    if not networks:
+        return False
+    found = _ip(address)
+    return found is not None and any(found in network for network in networks)
 
 
 def _ip(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

@@ -93,6 +93,13 @@ class Access:
         self.last_used.note(key.api_key_id)
         return key
 
+    def vouched_for(self, api_key_id: str) -> ApiKeyView:
+        """The API key of a caller whom somebody else has authenticated, such as a trusted proxy by
+        a client certificate. Raises UnauthenticatedError."""
+        key = self._api_keys.in_force(api_key_id, self._clock.wall_us())
+        self.last_used.note(key.api_key_id)
+        return key
+
     def holds_until_us(self, key: ApiKeyView) -> int:
         """Until when (µs since the epoch) an authentication that gave `key` just now can be reused
         for a request with the same token, after `still_holds`."""

@@ -156,9 +156,18 @@ class ApiKeys:
         newest, previous = _secrets(found, now_us)
         is_newest = hmac.compare_digest(given, newest)
         is_previous = hmac.compare_digest(given, previous)
-        if found is None or not (is_newest or is_previous):
+        if not (is_newest or is_previous):
             raise UnauthenticatedError(_REFUSED)
-        if found.disabled or (found.expires_us is not None and found.expires_us <= now_us):
+        return self.in_force(api_key_id, now_us)
+
+    def in_force(self, api_key_id: str, now_us: int) -> ApiKeyView:
+        """Neither disabled nor expired. Raises UnauthenticatedError."""
+        found = self._rows.get(api_key_id)
+        if (
+            found is None
+            or found.disabled
+            or (found.expires_us is not None and found.expires_us <= now_us)
+        ):
             raise UnauthenticatedError(_REFUSED)
         return self._views[api_key_id]
 

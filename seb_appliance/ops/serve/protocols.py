@@ -228,16 +228,22 @@ def _mqtt(settings: Settings, broker: Broker, ports: Ports) -> Port | None:
         return None
     from seb_appliance.protocols.mqtt.listening import Mqtt
     from seb_appliance.protocols.mqtt.messages.routes import parse
+    from seb_appliance.protocols.sockets.proxy_protocol import Trusted
 
     tls, certificate = None, settings.mqtt_tls_certificate
     if certificate is not None:
         tls = ports.with_tls(certificate, settings.mqtt_tls_client_ca, "mqtt_tls_certificate")
-    address = None if settings.mqtt_port is None else (settings.host, settings.mqtt_port)
-    mqtt = Mqtt(broker, address, settings.mqtt_topic, routes=parse(settings.mqtt_routes), tls=tls)
+    address = None if settings.mqtt_port is None else (settings.mqtt_hosts, settings.mqtt_port)
+    trusted, said = None, settings.mqtt_proxy_protocol
+    if said != "off":
+        trusted = Trusted(settings.proxies, with_certificate=said == "certificate")
+    routes = parse(settings.mqtt_routes)
+    mqtt = Mqtt(broker, address, settings.mqtt_topic, routes=routes, tls=tls, trusted=trusted)
     if settings.mqtt_websocket:
         from seb_appliance.protocols.sockets.websocket import carrying
 
-        ports.upgrades[b"/mqtt"] = carrying(mqtt.connection, "mqtt", settings.proxies)
+        header = settings.mqtt_certificate_header
+        ports.upgrades[b"/mqtt"] = carrying(mqtt.connection, "mqtt", settings.proxies, header)
     return mqtt
 
 
@@ -251,7 +257,7 @@ def _kafka(settings: Settings, broker: Broker, ports: Ports) -> Port | None:
         tls = ports.with_tls(certificate, settings.kafka_tls_client_ca, "kafka_tls_certificate")
     return Kafka(
         broker,
-        (settings.host, settings.kafka_port),
+        (settings.kafka_hosts, settings.kafka_port),
         advertised=settings.kafka_advertised,
         partitions=settings.kafka_partitions,
         tls=tls,

@@ -7,7 +7,7 @@ import logging
 import os
 import ssl
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from seb_appliance import limits
@@ -48,17 +48,17 @@ class Kafka(Server):
     def __init__(
         self,
         broker: Broker,
-        address: tuple[str, int],
+        address: tuple[Sequence[str], int],
         *,
         advertised: tuple[str, int] | None = None,
         partitions: int = 1,
         tls: ssl.SSLContext | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """`advertised` None: the address that the port gets."""
+        """`address`: hosts and a port. `advertised` None: the first host, and the port."""
         super().__init__(
             broker,
-            advertised=advertised or address,
+            advertised=advertised or (address[0][0], address[1]),
             partitions=partitions,
             random_bytes=random_bytes,
         )
@@ -82,16 +82,16 @@ class Kafka(Server):
 
     async def start(self) -> None:
         """Raises ConfigurationError if the port cannot be used."""
-        host, port = self._address
+        hosts, port = self._address
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: Connection(self), host, port, ssl=self._tls, backlog=1_024
+                lambda: Connection(self), hosts, port, ssl=self._tls, backlog=1_024
             )
         except OSError as error:
-            raise ConfigurationError(f"kafka_port {host}:{port}: {error}") from error
+            raise ConfigurationError(f"kafka_port {port}: {error}") from error
         if not self._is_advertised_elsewhere:
-            self.advertised = host, self.port
+            self.advertised = hosts[0], self.port
 
     async def stop(self) -> None:
         """Take nothing more; wait until what was taken is stored and answered, or refused."""

@@ -27,6 +27,7 @@ from seb_appliance.protocols.mqtt.sending.sharing import SharedSubscriptions
 from seb_appliance.protocols.mqtt.sessions import Client, Session, Sessions
 from seb_appliance.protocols.mqtt.subscribing import resume, subscribe, unsubscribe
 from seb_appliance.protocols.sockets.connected import NUMBERS
+from seb_appliance.protocols.sockets.introduced import CERTIFICATE
 from seb_appliance.protocols.sockets.writing import GatheredWrites
 
 AT_ONCE: Final = 64  # packets between two turns of the event loop: about 1 ms
@@ -91,6 +92,7 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=limits.MQTT_UNSENT_BYTES_MAX - 1)
         name = transport.get_extra_info("peername")
         self.address = str(name[0]) if name else ""
+        self._certificate: str | None = transport.get_extra_info(CERTIFICATE)
         self._reserved = Reservation(self._broker.pending, "")
         self._is_clogged = False
         if not self._server.opened(self):
@@ -340,18 +342,21 @@ class Connection(asyncio.Protocol):
         catching_up.resume()
 
     def _admitted(self, asked: codec.Connect) -> ApiKeyView:
-        """The API key of its password. Raises MqttError."""
+        """The API key of its password, or of its certificate. Raises MqttError."""
         if "auth_method" in asked.properties:
             raise MqttError(Code.BAD_AUTHENTICATION, "there is no enhanced authentication here")
         if len(asked.client_id.encode()) > limits.MQTT_CLIENT_ID_BYTES_MAX or (
             self.version != V5 and not (asked.client_id or asked.clean_start)
         ):
             raise MqttError(Code.BAD_CLIENT_ID, "the client id is too long, or must not be empty")
-        if asked.password is None:
-            raise MqttError(Code.NOT_AUTHORIZED, "the password must be an API key")
         access = self._broker.access
         try:
-            key = access.authenticate(asked.password.decode("ascii", "replace"))
+            if asked.password is not None:
+                key = access.authenticate(asked.password.decode("ascii", "replace"))
+            elif self._certificate is not None:
+                key = access.vouched_for(self._certificate)
+            else:
+                raise MqttError(Code.NOT_AUTHORIZED, "the password must be an API key")
         except UnauthenticatedError as error:
             raise MqttError(Code.BAD_PASSWORD, error.detail) from error
         if self._broker.stopping:

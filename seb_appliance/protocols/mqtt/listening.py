@@ -27,6 +27,7 @@ from seb_appliance.protocols.mqtt.sending.sharing import SharedSubscriptions
 from seb_appliance.protocols.mqtt.sessions import Client, Sessions
 from seb_appliance.protocols.sockets.connected import Connected
 from seb_appliance.protocols.sockets.listening import Connections
+from seb_appliance.protocols.sockets.proxy_protocol import ByProxy, Trusted
 
 _log = logging.getLogger(__name__)
 _OUTCOMES: Final = ("stored", "refused", "failed")
@@ -40,14 +41,16 @@ class Mqtt:
     def __init__(
         self,
         broker: Broker,
-        address: tuple[str, int] | None,
+        address: tuple[str | Sequence[str], int] | None,
         topic: str,
         *,
         routes: Sequence[Route] = (),
         tls: ssl.SSLContext | None = None,
+        trusted: Trusted | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """`address` None: there is no port. Raises ConfigurationError."""
+        """`address`: of the port, one or several; None: there is no port. `trusted`: proxies that
+        pass connections on to it with a PROXY header. Raises ConfigurationError."""
         retained, sessions = f"{topic}-retained", f"{topic}-sessions"
         self.broker = broker
         self.logs = Logs(broker, Routes(topic, routes, (retained, sessions)))
@@ -61,6 +64,7 @@ class Mqtt:
         self.shared = SharedSubscriptions(self.logs, self.sessions, self.counts)
         self._address = address
         self._tls = tls
+        self._trusted = trusted
         self._random_bytes = random_bytes
         most = limits.MQTT_CONNECTIONS_MAX
         self._connections = Connections(most, most)
@@ -85,14 +89,19 @@ class Mqtt:
         self.shared.start()
         if self._address is None:
             return
-        host, port = self._address
+        hosts, port = self._address
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                self.connection, host, port, ssl=self._tls, backlog=1_024
+                self._accepted, hosts, port, ssl=self._tls, backlog=1_024
             )
         except OSError as error:
-            raise ConfigurationError(f"mqtt_port {host}:{port}: {error}") from error
+            raise ConfigurationError(f"mqtt_port {port}: {error}") from error
+
+    def _accepted(self) -> asyncio.Protocol:
+        if self._trusted is None:
+            return self.connection()
+        return ByProxy(self.connection, self._trusted, self.broker.clock)
 
     def connection(self) -> Connection:
         """A new one, as the protocol of a transport."""

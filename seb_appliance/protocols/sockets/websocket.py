@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from litestar.types import HTTPScope
 from wsproto import ConnectionType, WSConnection
@@ -23,19 +22,27 @@ from wsproto.utilities import ProtocolError
 
 from seb_appliance.api.server.auth import Network, forwarded_for
 from seb_appliance.api.server.http_protocol import Upgrade, refusal_bytes
-from seb_appliance.api.server.transports import ForwardingTransport
 from seb_appliance.errors import BadRequestError
+from seb_appliance.protocols.sockets.introduced import Introduced, common_name
 
 
 def carrying(
-    make: Callable[[], asyncio.Protocol], subprotocol: str, proxies: Sequence[Network]
+    make: Callable[[], asyncio.Protocol],
+    subprotocol: str,
+    proxies: Sequence[Network],
+    certificate_header: str | None = None,
 ) -> Upgrade:
     """Serves `make`'s protocol to clients that ask for `subprotocol`. `proxies`: whose word about a
-    client's address counts."""
+    client's address counts, and about the subject of its certificate in `certificate_header`."""
+    header = (certificate_header or "").lower().encode()
 
     def upgrade(transport: asyncio.Transport, scope: HTTPScope, head: bytes) -> asyncio.Protocol:
         address = forwarded_for(scope, proxies)
-        carried = WebSocket(make(), transport, subprotocol, address)
+        given = [value for name, value in scope["headers"] if header and name == header]
+        # Of two, one may be the client's own.
+        is_known = address is not None and len(given) == 1
+        certificate = common_name(given[0].decode("latin-1")) if is_known else None
+        carried = WebSocket(make(), transport, subprotocol, address, certificate)
         carried.data_received(head)
         return carried
 
@@ -44,7 +51,7 @@ def carrying(
 
 class WebSocket(asyncio.Protocol):
     """`transport`: of a connection whose client asks for WebSocket with what it sends next.
-    `address`: the client's; None is that of the transport."""
+    `address`, `certificate`: as of `Introduced`."""
 
     def __init__(
         self,
@@ -52,11 +59,13 @@ class WebSocket(asyncio.Protocol):
         transport: asyncio.Transport,
         subprotocol: str,
         address: str | None,
+        certificate: str | None,
     ) -> None:
         self._carried = carried
         self._transport = transport
         self._subprotocol = subprotocol
         self._address = address
+        self._certificate = certificate
         self._frames = WSConnection(ConnectionType.SERVER)
         self._is_open = False
 
@@ -121,23 +130,25 @@ class WebSocket(asyncio.Protocol):
             return
         self._write(AcceptConnection(subprotocol=self._subprotocol))
         self._is_open = True
-        self._carried.connection_made(_Carrier(self, self._transport, self._address))
+        self._carried.connection_made(
+            _Carrier(self, self._transport, self._address, self._certificate)
+        )
 
     def _refuse(self, why: str) -> None:
         self._transport.write(refusal_bytes(BadRequestError(why)))
         self._transport.close()
 
 
-class _Carrier(ForwardingTransport):
+class _Carrier(Introduced):
     """What the carried protocol takes for its transport."""
 
-    def __init__(self, websocket: WebSocket, inner: asyncio.Transport, address: str | None) -> None:
-        super().__init__(inner)
-        self._address = address
+    def __init__(
+        self,
+        websocket: WebSocket,
+        inner: asyncio.Transport,
+        address: str | None,
+        certificate: str | None,
+    ) -> None:
+        super().__init__(inner, address, certificate)
         self.write = websocket.send  # type: ignore[method-assign,assignment]
         self.close = websocket.end  # type: ignore[method-assign]
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        if name == "peername" and self._address is not None:
-            return self._address, 0
-        return super().get_extra_info(name, default)
