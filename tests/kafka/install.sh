@@ -13,6 +13,8 @@ if command -v npm >/dev/null && ! cmp -s $pins/package-lock.json "$made/installe
     (cd "$made" && npm ci --silent --no-audit --no-fund --ignore-scripts)
     cp $pins/package-lock.json "$made/installed"
 fi
+sh .ci/install-debian "kafka-javascript cannot be built, and its tests are skipped" \
+    g++ make libcurl4-openssl-dev libssl-dev zlib1g-dev
 # The binary of Confluent's client is in no registry: it is built, with the headers of the machine's Node.js.
 theirs=$made/node_modules/@confluentinc/kafka-javascript
 if [ -d "$theirs" ] && [ ! -e "$theirs/build/Release/confluent-kafka-javascript.node" ]; then

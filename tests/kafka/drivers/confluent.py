@@ -36,7 +36,8 @@ def consumer(options: Options, **more: Any) -> Consumer:
 
 def create(options: Options) -> None:
     new = NewTopic(options["topic"], options["partitions"])
-    for created in AdminClient(connection(options)).create_topics([new]).values():
+    admin = AdminClient(connection(options))
+    for created in admin.create_topics([new]).values():
         created.result(30)
 
 
