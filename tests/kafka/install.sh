@@ -19,7 +19,7 @@ sh .ci/install-debian "kafka-javascript cannot be built, and its tests are skipp
 theirs=$made/node_modules/@confluentinc/kafka-javascript
 if [ -d "$theirs" ] && [ ! -e "$theirs/build/Release/confluent-kafka-javascript.node" ]; then
     echo "Building kafka-javascript …"
-    (cd "$theirs" && npm rebuild --foreground-scripts --build-from-source --nodedir=/usr) \
+    (cd "$theirs" && CKJS_LINKING=dynamic nice npm rebuild --foreground-scripts --build-from-source --nodedir=/usr) \
         > "$made/kafka-javascript.output" 2>&1 ||
         echo "seb: kafka-javascript cannot be built (.state/kafka/kafka-javascript.output): skipped" >&2
 fi
