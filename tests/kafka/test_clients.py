@@ -21,7 +21,7 @@ TRANSACTIONAL = [client.param() for client in CLIENTS if client.transactions]
 
 def produced(first: int, count: int, **more: Any) -> dict[str, Any]:
     """Options of the role `produce`."""
-    usual = {"codec": "none", "idempotent": True, "pause_ms": 0}
+    usual = {"codec": "none", "idempotent": True, "pause_ms": 0, "sender": "somebody"}
     return {"first": first, "count": count, **usual, **more}
 
 
@@ -47,7 +47,9 @@ async def test_what_is_produced_with_each_codec_is_consumed(client: Client, tmp_
     async with kafka_broker(tmp_path) as broker:
         await broker.create("codecs", 3)
         for i, codec in enumerate(client.codecs):
-            await produce(client, broker, "codecs", first=40 * i, count=40, codec=codec)
+            await produce(
+                client, broker, "codecs", first=40 * i, count=40, codec=codec, sender=client.name
+            )
         count = 40 * len(client.codecs)
         given = {**broker.options, "topic": "codecs", "count": count}
         async with driving(client, "consume", tmp_path, **given) as reading:

@@ -114,7 +114,7 @@ public final class Driver {
             for (int n = first; n < end; n++) {
                 int number = n;
                 var record = new ProducerRecord<>(options.get("topic"), "k" + n % 8, "" + n);
-                record.headers().add("from", "java".getBytes());
+                record.headers().add("from", options.get("sender").getBytes());
                 producer.send(record, (done, error) -> tell(error == null
                     ? "{\"acked\": " + number + "}"
                     : "{\"failed\": " + number + ", \"error\": " + quoted(error) + "}"));

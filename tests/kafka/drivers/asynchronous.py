@@ -52,7 +52,7 @@ async def produce(options: Options) -> None:
         except KafkaError as error:
             tell(failed=n, error=repr(error))
 
-    headers = [("from", b"aiokafka")]
+    headers = [("from", options["sender"].encode())]
     waiting = []
     for n in range(options["first"], options["first"] + options["count"]):
         sent = await producer.send(

@@ -56,7 +56,7 @@ def produce(options: Options) -> None:
             "message.timeout.ms": 120_000,
         }
     )
-    headers = [("from", b"confluent")]
+    headers = [("from", options["sender"].encode())]
     for n in numbers(options):
         producer.produce(
             options["topic"], str(n), key_of(n), headers=headers, on_delivery=acknowledged

@@ -70,7 +70,7 @@ async function produce() {
   await producer.connect();
   const waiting = [];
   for (let n = options.first; n < options.first + options.count; n++) {
-    const message = { key: `k${n % 8}`, value: String(n), headers: { from: library } };
+    const message = { key: `k${n % 8}`, value: String(n), headers: { from: options.sender } };
     const request = { topic: options.topic, messages: [message] };
     if (!confluent) Object.assign(request, { compression: codec, acks: -1 });
     waiting.push(producer.send(request).then(

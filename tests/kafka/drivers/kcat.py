@@ -41,7 +41,17 @@ def produce(options: Options) -> None:
     """It does not tell of single records: its exit code says that all were acknowledged."""
     producing = kcat(
         options,
-        *("-P", "-t", options["topic"], "-K", ":", "-H", "from=kcat", "-z", options["codec"]),
+        *(
+            "-P",
+            "-t",
+            options["topic"],
+            "-K",
+            ":",
+            "-H",
+            f"from={options['sender']}",
+            "-z",
+            options["codec"],
+        ),
         enable_idempotence=str(options["idempotent"]).lower(),
         message_timeout_ms="120000",
         linger_ms="5",

@@ -45,7 +45,7 @@ def produce(options: Options) -> None:
         compression_type=None if options["codec"] == "none" else options["codec"],
         delivery_timeout_ms=120_000,
     )
-    headers = [("from", b"kafka-python")]
+    headers = [("from", options["sender"].encode())]
     for n in numbers(options):
         sent = producer.send(options["topic"], str(n).encode(), key_of(n).encode(), headers)
         sent.add_callback(lambda _, n=n: acknowledged(n))

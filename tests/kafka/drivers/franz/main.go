@@ -24,6 +24,7 @@ type options struct {
 	Instance        string `json:"instance"`
 	TransactionalID string `json:"transactional_id"`
 	Codec           string `json:"codec"`
+	Sender          string `json:"sender"`
 	Idempotent      bool   `json:"idempotent"`
 	First           int    `json:"first"`
 	Count           int    `json:"count"`
@@ -117,7 +118,7 @@ func produce() {
 	for n := given.First; n < given.First+given.Count; n++ {
 		client.Produce(context.Background(), &kgo.Record{
 			Topic: given.Topic, Key: []byte("k" + strconv.Itoa(n%8)), Value: []byte(strconv.Itoa(n)),
-			Headers: []kgo.RecordHeader{{Key: "from", Value: []byte("franz-go")}},
+			Headers: []kgo.RecordHeader{{Key: "from", Value: []byte(given.Sender)}},
 		}, func(_ *kgo.Record, err error) {
 			if err != nil {
 				tell(map[string]any{"failed": n, "error": err.Error()})
