@@ -5,7 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final
 
-from seb_appliance.errors import SebError, SequenceGapError
+from seb_appliance.errors import OverloadedError, SebError, SequenceGapError, ShareExceededError
+
+NO_ROOM: Final = (OverloadedError, ShareExceededError)  # now; wait for it
 
 
 class ErrorCode(IntEnum):

@@ -17,7 +17,7 @@ from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.clock import Timer
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.apis.cluster import name_of
-from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
+from seb_appliance.protocols.kafka.errors import NO_ROOM, ErrorCode, code_of
 from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.records.writing import batches_of
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
@@ -28,6 +28,7 @@ from seb_appliance.tasks import in_slices
 
 _RECORDS_MAX: Final = 10_000  # of a partition in an answer
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # encoded without a pause: a few hundred µs
+_RETRY_S: Final = 0.1  # while there is no room
 _NO_OFFSETS: Final = {"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1}
 
 
@@ -158,17 +159,33 @@ class _Fetch:
             if not part.topic:
                 continue
             try:
-                held.grow(min(left_bytes, part.max_bytes) if left_bytes > 0 else 0)
-                result = await self._broker.read(part.topic, self._asked(part, left_bytes))
+                most_bytes = await self._room(held, min(left_bytes, part.max_bytes))
+                result = await self._broker.read(part.topic, self._asked(part, most_bytes))
                 part.found(result)
-                if left_bytes > 0:
+                if most_bytes > 0:
                     async for batch in in_slices(batches_of(result.slices)):
                         part.records.append(batch)
                         left_bytes -= len(batch)
+                # Only what is in the answer stays held, so that the next partition has room.
+                held.shrink_to(min(held.held, self._most_bytes - left_bytes))
             except SebError as error:
                 part.refuse(error)
-        held.shrink_to(min(held.held, self._most_bytes - left_bytes))
         return self._answer()
+
+    async def _room(self, held: Reservation, amount: int) -> int:
+        """`amount`, once there is memory for it. 0 where there is none in time, or other partitions
+        have records already: clients ask again, and would show an error to the application."""
+        clock = self._broker.clock
+        while amount > 0:
+            try:
+                held.grow(amount)
+            except NO_ROOM:
+                if held.held or clock.monotonic_s() >= self._until_s:
+                    return 0
+                await clock.sleep(_RETRY_S)
+            else:
+                break
+        return amount
 
     # --- waiting ---
 

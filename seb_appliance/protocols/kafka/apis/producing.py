@@ -9,8 +9,8 @@ from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
 from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.append.writes import Duplicate
 from seb_appliance.broker.shares import Reservation
-from seb_appliance.errors import OverloadedError, SebError, ShareExceededError
-from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError, code_of
+from seb_appliance.errors import SebError
+from seb_appliance.protocols.kafka.errors import NO_ROOM, ErrorCode, KafkaError, code_of
 from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.records.incoming import Incoming, ProducerOf
 from seb_appliance.protocols.kafka.records.reading import read_batches, read_batches_in_slices
@@ -20,7 +20,6 @@ from seb_appliance.protocols.kafka.wire.codec import Message
 
 PRODUCER_PREFIX: Final = "kafka "  # of ids; the space keeps them apart from those of HTTP
 _ACKS: Final = (-1, 0, 1)
-_NO_ROOM: Final = (OverloadedError, ShareExceededError)
 _RETRY_S: Final = 0.1  # while there is no room
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # in less than a millisecond
 _INFLATED_HERE_BYTES: Final = 256 * limits.KIB
@@ -68,7 +67,7 @@ class _Part:
         self._tell()
 
     def failed(self, error: SebError) -> None:
-        if isinstance(error, _NO_ROOM):
+        if isinstance(error, NO_ROOM):
             self.no_room = error
         else:
             self.refuse(code_of(error), error.detail)
@@ -248,7 +247,7 @@ class _Produce:
         while True:
             try:
                 held.grow(amount)
-            except _NO_ROOM as error:
+            except NO_ROOM as error:
                 await self._pause(error, until_s)
             else:
                 return
