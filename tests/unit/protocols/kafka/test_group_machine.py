@@ -131,8 +131,7 @@ class Consumers(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.groups = Groups()
         self.clients: list[Client] = []
-        self.fenced: list[tuple[JoinResult, str]] = []
-        self.assigners: dict[int, set[str]] = {}
+        self.past: list[tuple[JoinResult, str | None]] = []  # what clients once were
 
     @rule(
         instance_id=st.sampled_from([None, None, "x", "y"]),
@@ -145,8 +144,6 @@ class Consumers(RuleBasedStateMachine):
         for old in tuple(self.clients):
             if instance_id is not None and old.instance_id == instance_id:
                 self.clients.remove(old)
-                if old.joined is not None:
-                    self.fenced.append((old.joined, instance_id))
         self.clients.append(new)
         self.play(new.act, new.act)
 
@@ -204,7 +201,9 @@ class Consumers(RuleBasedStateMachine):
         assert described is not None
         assert described.state is State.STABLE
         assert sorted(self.groups.member_ids) == sorted(client.member_id for client in alive)
+        metadata = {member.member_id: member.metadata for member in described.members}
         for client in alive:
+            assert metadata[client.member_id] == OFFERS[client.offer][0].metadata
             assert client.joined is not None
             assert client.joined.generation == described.generation
             assert self.play(lambda c=client: self.groups.commit(c.joined, c.instance_id)) == [0]
@@ -241,13 +240,19 @@ class Consumers(RuleBasedStateMachine):
             assert all(int(tag[0]) == described.generation for tag in tags)
 
     @invariant()
-    def who_was_replaced_gets_nothing(self) -> None:
-        for joined, instance_id in self.fenced:
-            if joined.member_id in self.groups.member_ids:
-                continue  # who took its place has not joined yet
-            for given in (instance_id, None):
-                assert self.groups.heartbeat(joined, given)
-                assert self.groups.commit(joined, given)
+    def who_was_replaced_or_is_late_gets_nothing(self) -> None:
+        described = self.groups.coordinator.describe("g")
+        present = (
+            {(described.generation, m.member_id) for m in described.members} if described else set()
+        )
+        for joined, instance_id in self.past:
+            if (joined.generation, joined.member_id) not in present:
+                for given in (instance_id, None):
+                    assert self.groups.heartbeat(joined, given)
+                    assert self.groups.commit(joined, given)
+        for client in self.clients:
+            if client.joined is not None and (client.joined, client.instance_id) not in self.past:
+                self.past = [*self.past[-20:], (client.joined, client.instance_id)]
 
     @invariant()
     def who_waits_is_a_member(self) -> None:
@@ -270,6 +275,8 @@ class Consumers(RuleBasedStateMachine):
             assert members or group.pending
             assert group.waiting == sum(m.joining is not None for m in members.values())
             assert group.unsynced <= members.keys()
+            if group.state is State.PREPARING and not group.is_forming:
+                assert not group.has_all_joined
             if group.state in (State.STABLE, State.COMPLETING):
                 assert group.leader in members
             assert (group.state is State.EMPTY) == (not members)
