@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import (
     RecordTooLargeError,
     SebError,
@@ -91,3 +93,9 @@ async def test_a_record_that_is_too_long_is_left_to_who_says_why(house: House) -
     assert house.broker.appends.append_nowait(ADMIN, "t", b"one", 3, heard)
     await house.clock.advance(1)
     assert len(heard.told) == 1
+
+
+async def test_a_null_needs_no_record_key(house: House) -> None:
+    reservation = house.broker.pending.reserve(OPERATOR, 1)
+    await house.done(house.broker.appends.append(ADMIN, "t", NewRecords([None]), reservation))
+    assert await house.values("t") == [None]

@@ -23,6 +23,7 @@ from seb_appliance.errors import (
     TopicNotFoundError,
 )
 from seb_appliance.formats.operations import Append, OffsetsCommitted
+from tests.support.fakes import settle
 from tests.unit.broker.conftest import ADMIN, House
 
 
@@ -66,8 +67,8 @@ async def test_all_that_was_gathered_lies_in_one_entry(ground: House) -> None:
     hold(ground, held, "a", b"1", b"2", stamped=stamp(0))
     hold(ground, held, "b", b"3", stamped=stamp(0))
     hold(ground, held, "a", b"4", stamped=stamp(2))
-    held.commit(Commit("g", {"in": 7}, {"in": "half"}))
-    held.commit(Commit("g", {"in": 8, "in2": 3}, {"in": "note"}))
+    held.commit(Commit("g", {"in": 7, "in2": 3}, {"in": "half"}))
+    held.commit(Commit("g", {"in": 8}, {"in": "note"}))
     held.commit(Commit("h", {"in": 10}))
     assert ground.broker.pending.used > 0
     answer = await done(ground, held)
@@ -85,6 +86,17 @@ async def test_all_that_was_gathered_lies_in_one_entry(ground: House) -> None:
         "in2": (3, ""),
     }
     assert ground.broker.pending.used == 0
+
+
+async def test_it_joins_a_window_with_other_records_of_its_topics(ground: House) -> None:
+    before = ground.append("a", b"before")
+    await settle()
+    held = begun(ground)
+    hold(ground, held, "a", b"1", b"2")
+    answer = await done(ground, held)
+    assert ((await before).offset, answer.produced["a"].offset) == (0, 1)
+    assert len(ground.journal.entries) == 3  # two are of the ground
+    assert await ground.values("a") == [b"before", b"1", b"2"]
 
 
 async def test_its_requests_are_remembered_with_their_offsets(ground: House) -> None:

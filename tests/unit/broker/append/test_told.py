@@ -17,6 +17,7 @@ from seb_appliance.errors import (
     FencedError,
     OutcomeUnknownError,
     OverloadedError,
+    PreconditionFailedError,
     RecordTooLargeError,
     SebError,
     SequenceGapError,
@@ -129,9 +130,9 @@ async def test_a_bucket_that_does_not_answer_is_told_once(house: House) -> None:
 
 async def test_a_request_at_an_expected_end_is_decided_too(house: House) -> None:
     await house.topic("t")
-    told = [tell(house, b"a", conditions=Conditions(expected_offset=end)) for end in (0, 1)]
+    told = [tell(house, b"a", conditions=Conditions(expected_offset=end)) for end in (0, 7, 1)]
     await house.clock.advance(1)
-    assert [one.heard for one in told] == [[0], [1]]
+    assert [one.heard for one in told] == [[0], [PreconditionFailedError], [1]]
 
 
 async def test_who_comes_while_the_appliance_stops_is_told(house: House) -> None:
