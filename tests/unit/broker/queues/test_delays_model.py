@@ -117,7 +117,7 @@ class DelaysModel(RuleBasedStateMachine):
             await self.queue.collect(self.deliveries, room)
             found = [place.offset for place in self.deliveries.due]
             assert len(found) <= room
-            self.deliveries.due.clear()
+            self.deliveries.due.forget(TOPIC)
             if not found:
                 new = self.deliveries.new(TOPIC, len(self.records))
                 if new is None:
