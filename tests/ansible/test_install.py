@@ -188,10 +188,11 @@ def publish_when_trusted(installed: Installed, payload: bytes) -> None:
     while True:
         try:
             asyncio.run(publish(installed, payload))
-            return
         except ssl.SSLCertVerificationError:
             assert time.monotonic() < deadline_s
             time.sleep(1)
+        else:
+            return
 
 
 def test_mqtt_has_the_certificate_of_caddy(installed: Installed) -> None:
