@@ -150,7 +150,8 @@ def _check_syslog(settings: Settings) -> None:
 
 
 def _is_unset(settings: Settings, name: str) -> bool:
-    return getattr(settings, name) in (None, False, "off")
+    value = getattr(settings, name)
+    return value is None or value is False or value == "off"  # port 0 is one: a free one
 
 
 def _check_ports(settings: Settings) -> None:

@@ -103,6 +103,8 @@ def test_ansible_reads_the_playbook(playbook: str, tmp_path: Path) -> None:
         ({"seb_appliance_tls": "none"}, "value of seb_appliance_tls must be one of"),
         ({"seb_appliance_port": "http"}, "seb_appliance_port"),
         ({"seb_appliance_settings": "linger"}, "seb_appliance_settings"),
+        ({"seb_appliance_mqtt": "on"}, "value of seb_appliance_mqtt must be one of"),
+        ({"seb_appliance_mqtt": "tls"}, "needs seb_appliance_domain"),
         ({"seb_appliance_wheel": "other.whl"}, "is not a wheel of the appliance"),
     ],
 )

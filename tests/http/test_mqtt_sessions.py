@@ -9,8 +9,10 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code, Publish
+from seb_appliance.protocols.mqtt.sessions import _NOBODY
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.mqtt_client import connect, connected, raw, serving
 
@@ -275,3 +277,28 @@ async def test_a_delayed_will_is_published_unless_its_client_returns(running):
         await gone(running, "mortal")
         async with connected(running, client_id="mortal"):  # ends the session
             assert (await watch.message()).payload == b"gone"
+
+
+async def test_a_commit_on_its_way_does_not_refuse_a_subscription(running, monkeypatch):
+    monkeypatch.setattr(limits, "MQTT_COMMIT_S", 3_600)
+    logs, broker = running[1].logs, running[0].appliance.broker
+    commit_of, admitted = logs.commit, []
+
+    def already_admitted(group, offsets):
+        commit = commit_of(group, offsets)
+        assert commit is not None
+        admitted.append(broker.groups.commit_nowait(THE_APPLIANCE, commit, _NOBODY))
+        return commit
+
+    async with connected(running, client_id="hasty", **kept()) as client:
+        await client.subscribe("hasty/1")
+        await publish(running, "hasty/1", b"x")
+        ack(client, await client.message())
+        assert await client.pong()
+        monkeypatch.setattr(logs, "commit", already_admitted)
+        assert await client.subscribe("hasty/2") == 1
+        assert admitted == [True]
+        monkeypatch.setattr(logs, "commit", commit_of)
+    await gone(running, "hasty")
+    session = running[1].sessions.find(client_of(running, "hasty"))
+    assert set(session.subscriptions) == {"hasty/1", "hasty/2"}

@@ -173,10 +173,19 @@ class Mqtt:
                 )
         for kept in self.sessions.all():
             if kept.until_us is not None:
-                count = len(kept.subscriptions) + len(kept.shared)
-                more = (count, 0, 0, len(kept.sent), kept.until_us)
+                api_key_id, client_id = kept.client
                 yield Connected(
-                    kept.number, "MQTT", kept.client[1], kept.client[0], "", None, *more
+                    kept.number,
+                    protocol="MQTT",
+                    client=client_id,
+                    api_key_id=api_key_id,
+                    address="",
+                    since_us=None,
+                    subscriptions=len(kept.subscriptions) + len(kept.shared),
+                    received=0,
+                    sent=0,
+                    waiting=len(kept.sent),
+                    until_us=kept.until_us,
                 )
 
     def disconnect(self, number: int) -> bool:

@@ -23,7 +23,13 @@ from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.topics.names import check_group_name
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import Timer
-from seb_appliance.errors import BadNameError, GroupNotFoundError, SebError, TopicDiffersError
+from seb_appliance.errors import (
+    BadNameError,
+    CommitBackwardError,
+    GroupNotFoundError,
+    SebError,
+    TopicDiffersError,
+)
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Subscription
 from seb_appliance.protocols.mqtt.messages.grants import word
@@ -275,7 +281,13 @@ class Sessions:
             raise MqttError(Code.QUOTA, "there is no room for the session's subscriptions")
         session.is_stored = True
         commit = self._logs.commit(session.group, session.acknowledged)
-        await publisher.store({self._topic: records}, size_bytes, commit)
+        try:
+            await publisher.store({self._topic: records}, size_bytes, commit)
+        except MqttError as error:
+            if not isinstance(error.__cause__, CommitBackwardError):
+                raise
+            # While this waited, a further offset was committed.
+            await publisher.store({self._topic: records}, size_bytes)
 
     def end(self, session: Session) -> asyncio.Task[None]:
         """It is over; and gone once the task has ended, which raises SebError."""
