@@ -7,7 +7,6 @@ docs/OPERATIONS.md and `seb doctor`. Values are read and checked in setting_sour
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -15,31 +14,11 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from seb_appliance import limits
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.addresses import BucketAddress, Network, host_and_port, networks, words
 from seb_appliance.ops.cost.prices import PROVIDERS, Money, Prices, own_prices, provider_at
-from seb_appliance.quantities import size_bytes
 from seb_appliance.setting_kinds import Kind, Setting, Value
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
 _GIB: Final = 1024 * limits.MIB
-
-
-def _words(text: str) -> list[str]:
-    return [one.strip() for one in text.split(",")]
-
-
-def _host_and_port(text: str) -> tuple[str, int]:
-    """Raises ValueError."""
-    host, _, port = text.rpartition(":")
-    if not (host and port.isdigit() and int(port) <= 65_535):
-        raise ValueError(f"{text!r} is not HOST:PORT")
-    return host.strip("[]"), int(port)
-
-
-def _networks(text: str | None) -> tuple[Network, ...]:
-    """Raises ValueError."""
-    return tuple(map(ipaddress.ip_network, text.split(","))) if text else ()
 
 
 def _setting(
@@ -60,44 +39,6 @@ _number = partial(_setting, "number")
 _switch = partial(_setting, "switch")
 _duration = partial(_setting, "duration")
 _size = partial(_setting, "size")
-
-
-@dataclass(frozen=True, slots=True)
-class BucketAddress:
-    """A parsed `bucket` setting. `path`: of a directory. `name`, `prefix`: of S3. `ready_bytes`:
-    memory to allocate at the start."""
-
-    kind: Literal["file", "s3", "memory"]
-    path: Path = Path()
-    name: str = ""
-    prefix: str = ""  # without slashes at its ends
-    ready_bytes: int = 0
-
-    @classmethod
-    def parse(cls, text: str) -> BucketAddress:
-        """Raises ConfigurationError that shows the valid forms."""
-        kind, _, rest = text.partition(":")
-        if kind == "file" and rest:
-            return cls("file", path=Path(rest.removeprefix("//")))
-        if kind == "s3" and rest.startswith("//"):
-            name, _, prefix = rest[2:].partition("/")
-            if name:
-                return cls("s3", name=name, prefix=prefix.strip("/"))
-        if kind == "memory":
-            try:
-                return cls("memory", ready_bytes=size_bytes(rest) if rest else 0)
-            except ValueError:
-                pass  # raises below
-        raise ConfigurationError(
-            f"bucket {text!r} is none of file:DIRECTORY, s3://BUCKET/PREFIX and memory:"
-        )
-
-    @property
-    def uri(self) -> str:
-        """Absolute, without a slash at the end: what readers of tables are told."""
-        if self.kind == "file":
-            return self.path.absolute().as_uri()
-        return "/".join(filter(None, (f"s3://{self.name}", self.prefix)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -464,37 +405,37 @@ class Settings:
     @property
     def proxies(self) -> tuple[Network, ...]:
         """`trusted_proxies`, one by one."""
-        return _networks(self.trusted_proxies)
+        return networks(self.trusted_proxies)
 
     @property
     def syslog_senders(self) -> tuple[Network, ...]:
         """`syslog_networks`, one by one."""
-        return _networks(self.syslog_networks)
+        return networks(self.syslog_networks)
 
     @property
     def mqtt_hosts(self) -> list[str]:
         """`mqtt_host`, one by one."""
-        return _words(self.mqtt_host or self.host)
+        return words(self.mqtt_host or self.host)
 
     @property
     def kafka_hosts(self) -> list[str]:
         """`kafka_host`, one by one."""
-        return _words(self.kafka_host or self.host)
+        return words(self.kafka_host or self.host)
 
     @property
     def push_receivers(self) -> tuple[Network, ...]:
         """`push_networks`, one by one."""
-        return _networks(self.push_networks)
+        return networks(self.push_networks)
 
     @property
     def syslog_address(self) -> tuple[str, int]:
         """Host and port of `syslog_listen`. Raises ValueError."""
-        return _host_and_port(self.syslog_listen or "")
+        return host_and_port(self.syslog_listen or "")
 
     @property
     def kafka_advertised(self) -> tuple[str, int] | None:
         """Host and port of `kafka_advertise`. Raises ValueError."""
-        return None if self.kafka_advertise is None else _host_and_port(self.kafka_advertise)
+        return None if self.kafka_advertise is None else host_and_port(self.kafka_advertise)
 
     @property
     def table_reader(self) -> tuple[str, str] | None:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from seb_appliance.addresses import BucketAddress
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.cost.prices import Money
 from seb_appliance.setting_sources import load
-from seb_appliance.settings import SETTINGS, BucketAddress, Settings
+from seb_appliance.settings import SETTINGS, Settings
 
 
 def config_file(folder: Path, text: str) -> Path:
