@@ -245,9 +245,10 @@ class Reads:
         return self._result(topic, offset, collected, old=old)
 
     def wait_at_end(
-        self, name: str, offset: int, seconds: float, owner: str, woken: Callable[[], None]
+        self, name: str, offset: int, seconds: float | None, owner: str, woken: Callable[[], None]
     ) -> Waiter | None:
         """Wait as `read` from `offset` would, but call `woken`; None if `read` would not wait.
+        `seconds`: as in `WaitingReaders.tell`.
         Raises TopicNotFoundError, ShareExceededError, OverloadedError."""
         topic = self._catalog.topic(name)
         if offset != topic.log_end_offset or self._waiting.stopping:

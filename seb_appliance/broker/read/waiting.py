@@ -29,7 +29,7 @@ class Waiter:
         self,
         readers: WaitingReaders,
         at: int,
-        seconds: float,
+        seconds: float | None,
         owner: str,
         woken: Callable[[], None],
     ) -> None:
@@ -38,13 +38,16 @@ class Waiter:
         self._at = at
         self._woken = woken
         self._is_waiting = True
-        self._timer: Timer = readers.clock.call_later(seconds, self.tell)
+        self._timer: Timer | None = None
+        if seconds is not None:
+            self._timer = readers.clock.call_later(seconds, self.tell)
 
     def leave(self) -> None:
         """Do not call `woken` any more. Does nothing if it was called already."""
         if self._is_waiting:
             self._is_waiting = False
-            self._timer.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
             self._readers.forget(self, self._at)
 
     def tell(self) -> None:
@@ -65,8 +68,11 @@ class WaitingReaders:
         )
         self._turns = Turns()
 
-    def tell(self, topic: Topic, seconds: float, owner: str, woken: Callable[[], None]) -> Waiter:
-        """Call `woken` once: when `topic` changes, after `seconds`, or when the appliance stops.
+    def tell(
+        self, topic: Topic, seconds: float | None, owner: str, woken: Callable[[], None]
+    ) -> Waiter:
+        """Call `woken` once: when `topic` changes, after `seconds` (None: the caller has a timer of
+        its own, which makes it `leave`), or when the appliance stops.
         Raises ShareExceededError, OverloadedError when too many readers wait."""
         self.shares.take(owner, 1)
         waiter = Waiter(self, topic.topic_id, seconds, owner, woken)

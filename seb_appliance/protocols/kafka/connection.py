@@ -17,7 +17,7 @@ from seb_appliance import limits
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation
-from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.clock import Timer
 from seb_appliance.errors import UnauthenticatedError
 from seb_appliance.protocols.kafka.apis.connecting import take_token
@@ -76,6 +76,7 @@ class Connection(asyncio.Protocol):
         self._heard_s = server.broker.clock.monotonic_s()
         self._unsent: list[Reservation] = []
         self._key: ApiKeyView | None = None
+        self._has_quotas = False  # of a changed API key the connection ends
         self.wants_token = False
         self.client_id = ""
         self.software = ""
@@ -161,27 +162,29 @@ class Connection(asyncio.Protocol):
         elif key.api_key_id != self._key.api_key_id:
             raise UnauthenticatedError("The connection began with another API key.")
         self._key, self._until_us = key, access.holds_until_us(key)
+        self._has_quotas = key.quotas != NO_QUOTAS
 
     @property
     def _meter(self) -> Meter | None:
-        return None if self._key is None else self.broker.access.meters.of(self._key)
+        return self.broker.access.meters.of(self.key) if self._has_quotas else None
 
     # --- requests ---
 
     def _process(self) -> None:
         """Takes requests, for some milliseconds at a time."""
         clock = self.broker.clock
-        until_s = clock.monotonic_s() + _TURN_S
+        now_s = clock.monotonic_s()
         try:
             while not (self._must_wait or self._closing or self._scheduled or self._is_in_debt()):
                 frame = self._framer.next()
-                self._heard(is_whole=frame is not None)
                 if frame is None:
+                    self._reserve()
                     break
+                self._heard_s = now_s
                 self._take(frame)
                 if self._holding is None:
                     self._reserved.release()
-                if clock.monotonic_s() >= until_s:
+                if clock.monotonic_s() >= now_s + _TURN_S:
                     self._schedule()
         except BadMessageError as error:
             self.end(str(error))
@@ -206,10 +209,8 @@ class Connection(asyncio.Protocol):
             or len(self._requests) >= limits.KAFKA_IN_FLIGHT_MAX
         )
 
-    def _heard(self, *, is_whole: bool) -> None:
-        if is_whole:
-            self._heard_s = self.broker.clock.monotonic_s()
-            return
+    def _reserve(self) -> None:
+        """Memory for what has come of a request. Raises BadMessageError."""
         waiting_bytes = self._framer.waiting_bytes
         more = waiting_bytes - self._reserved.held
         if waiting_bytes > _HELD_FROM_BYTES and more > 0 and not self._reserved.try_grow(more):

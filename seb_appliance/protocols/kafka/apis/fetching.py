@@ -5,7 +5,6 @@ There are no fetch sessions: every request names all partitions, and every answe
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,7 +12,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.read.waiting import Waiter
 from seb_appliance.broker.shares import Reservation
-from seb_appliance.broker.values import From, ReadRequest, ReadResult
+from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.clock import Timer
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.apis.cluster import name_of
@@ -29,7 +28,7 @@ from seb_appliance.tasks import in_slices
 _RECORDS_MAX: Final = 10_000  # of a partition in an answer
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # encoded without a pause: a few hundred µs
 _RETRY_S: Final = 0.1  # while there is no room
-_NO_OFFSETS: Final = {"high_watermark": -1, "last_stable_offset": -1, "log_start_offset": -1}
+_RECORD_BYTES: Final = 40  # as many bytes take as long as a record beside its value
 
 
 @dataclass(slots=True)
@@ -73,6 +72,12 @@ def fetch(server: Server, request: Request) -> Outcome:
     return _Fetch(server, request).look()
 
 
+def _size_of(part: BatchSlice) -> int:
+    """Bytes of its values, and a few for each record."""
+    starts = part.batch.columns.values.starts
+    return starts[part.end] - starts[part.begin] + _RECORD_BYTES * (part.end - part.begin)
+
+
 class _Fetch:
     def __init__(self, server: Server, request: Request) -> None:
         self._server = server
@@ -87,7 +92,7 @@ class _Fetch:
         self._waiters = list[Waiter]()
         self._timer: Timer | None = None
         self._is_over = False  # wait no more
-        self._task: asyncio.Task[None] | None = None
+        self._found_bytes = 0
 
     def _parts(self, asked: Message) -> Iterable[_Part]:
         name, code = asked["topic"], ErrorCode.NONE
@@ -113,10 +118,9 @@ class _Fetch:
 
     @property
     def _is_enough(self) -> bool:
-        size_bytes = sum(len(one) for part in self._all for one in part.records)
         return (
             self._is_over
-            or size_bytes >= self._request.body["min_bytes"]
+            or self._found_bytes >= self._request.body["min_bytes"]
             or any(part.code for part in self._all)
             or self._broker.clock.monotonic_s() >= self._until_s
         )
@@ -124,25 +128,27 @@ class _Fetch:
     # --- reading ---
 
     def _read_here(self) -> bool:
-        """False: there is much, or it is not in memory."""
-        left_bytes = min(_READ_HERE_BYTES, self._most_bytes)
+        """False: it takes long, or it is not in memory."""
+        left_bytes, self._found_bytes = _READ_HERE_BYTES, 0
         for part in self._all:
             part.records = []
             if not part.topic:
                 continue
             try:
-                asked = self._asked(part, left_bytes)
+                asked = self._asked(part, self._most_bytes - self._found_bytes)
                 result = self._broker.read_nowait(part.topic, asked, waits=False)
-                if result is None or left_bytes <= 0:
-                    return False
-                part.found(result)
-                if result.slices:
-                    part.records = [*batches_of(result.slices)]
-                    left_bytes -= sum(map(len, part.records))
-                    if left_bytes <= 0 and self._most_bytes > _READ_HERE_BYTES:
-                        return False
             except SebError as error:
                 part.refuse(error)
+                continue
+            if result is None:
+                return False
+            part.found(result)
+            if result.slices:
+                left_bytes -= sum(map(_size_of, result.slices))
+                if left_bytes < 0:
+                    return False
+                part.records = [*batches_of(result.slices)]
+                self._found_bytes += sum(map(len, part.records))
         return True
 
     def _asked(self, part: _Part, left_bytes: int) -> ReadRequest:
@@ -192,13 +198,12 @@ class _Fetch:
     def _wait(self) -> None:
         self._request.interrupt = self._interrupt
         clock = self._broker.clock
-        left_s = self._until_s - clock.monotonic_s()
-        self._timer = clock.call_later(left_s, self._interrupt)
+        self._timer = clock.call_later(self._until_s - clock.monotonic_s(), self._interrupt)
         for part in self._all:
             if part.topic and not part.records:
                 try:
                     waiter = self._broker.wait_at_end(
-                        part.topic, part.offset, left_s, self._owner, self._woken
+                        part.topic, part.offset, None, self._owner, self._woken
                     )
                 except SebError as error:
                     part.refuse(error)
