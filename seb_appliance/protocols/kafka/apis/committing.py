@@ -216,7 +216,8 @@ async def offset_delete(server: Server, request: Request) -> Message:
     }
     good = [topic for topic in asked if topic not in refused]
     try:
-        await broker.groups.forget(group, good, by(request))
+        if good or not refused:
+            await broker.groups.forget(group, good, by(request))
     except SebError as error:
         return {"error_code": code_of(error, of_group=True)}
     return answer_of(body, refused)
