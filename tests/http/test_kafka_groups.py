@@ -47,7 +47,9 @@ async def commit(client, group, *given, version=None, name="orders", **member):
 async def committed(client, group, *indexes, name="orders", **given):
     """Offset and metadata of each partition; of all that have one if none is named."""
     topics = [{"name": name, "partition_indexes": indexes}] if indexes else None
-    answer = await client.call("OffsetFetch", groups=[{"group_id": group, "topics": topics}], **given)
+    answer = await client.call(
+        "OffsetFetch", groups=[{"group_id": group, "topics": topics}], **given
+    )
     (found,) = answer["groups"]
     assert found["error_code"] == 0, found
     return {
@@ -86,7 +88,8 @@ async def test_committed_offsets_are_those_of_the_group_by_http(running):
     async with connected(running) as client:
         assert await commit(client, "both", (0, 3, "note"), (1, 4)) == [0, 0]
         shown = (await running[0].client.get("/v1/groups/both")).json()
-        found = {one["topic"]: (one["offset"], one["metadata"]) for one in shown["topics"]}
+        listed = shown["topics"]
+        found = {one["topic"]: (one["committed_offset"], one["metadata"]) for one in listed}
         assert found == {"orders": (3, "note"), "orders.kafka-1": (4, "")}
         await running[0].client.put("/v1/groups/both/offsets", json={"offsets": {"orders": 5}})
         assert (await committed(client, "both", 0))["orders", 0] == (5, "")

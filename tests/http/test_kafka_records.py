@@ -147,7 +147,9 @@ async def test_damaged_and_forbidden_record_sets_are_refused_and_nothing_is_stor
 
 
 async def test_a_partition_that_does_not_exist_is_refused_beside_others(running, topic):
-    parts = [{"index": index, "records": made(Sent(b"%d" % index))} for index in (0, 1, -1, 2**31 - 1)]
+    parts = [
+        {"index": index, "records": made(Sent(b"%d" % index))} for index in (0, 1, -1, 2**31 - 1)
+    ]
     body = to(topic, b"") | {"topic_data": [
         {"name": topic, "partition_data": parts},
         {"name": f"{topic}.missing", "partition_data": parts[:1]},
@@ -165,7 +167,9 @@ async def test_a_partition_is_a_topic_of_its_own_by_http(running, topic):
         asked = {"topics": [{"name": topic, "count": 3}]}
         assert (await client.call("CreatePartitions", **asked))["results"][0]["error_code"] == 0
         for index in range(3):
-            assert (await client.produce(topic, made(Sent(b"%d" % index)), index))["error_code"] == 0
+            assert (await client.produce(topic, made(Sent(b"%d" % index)), index))[
+                "error_code"
+            ] == 0
         assert values(await client.fetch(topic, index=2)) == [b"2"]
         (shown,) = (await client.call("Metadata", topics=[{"name": topic}]))["topics"]
         assert [one["partition_index"] for one in shown["partitions"]] == [0, 1, 2]
@@ -377,7 +381,9 @@ async def test_the_only_leader_epoch_ends_where_the_log_ends(running, topic):
     async with connected(running) as client:
         await client.produce(topic, made(Sent(), Sent()))
         for version in (2, 3, 4):
-            asked = [{"partition": index, "leader_epoch": e} for index, e in ((0, 0), (0, 5), (7, 0))]
+            asked = [
+                {"partition": index, "leader_epoch": e} for index, e in ((0, 0), (0, 5), (7, 0))
+            ]
             answer = await client.call(
                 "OffsetForLeaderEpoch", version, topics=[{"topic": topic, "partitions": asked}]
             )

@@ -27,7 +27,9 @@ async def create(client, name, count=1, version=None, **given):
     """Code, number of partitions and the rest."""
     configs = [{"name": k, "value": v} for k, v in given.pop("configs", {}).items()]
     asked = {"name": name, "num_partitions": count, "replication_factor": 3, "configs": configs}
-    answer = await client.call("CreateTopics", version, topics=[asked | given.pop("topic", {})], **given)
+    answer = await client.call(
+        "CreateTopics", version, topics=[asked | given.pop("topic", {})], **given
+    )
     return answer["topics"][0]
 
 
@@ -59,7 +61,9 @@ async def test_a_topic_that_is_made_again_has_another_id(running):
         first = (await create(client, "again"))["topic_id"]
         await client.call("DeleteTopics", topics=[{"name": "again"}])
         assert (await create(client, "again"))["topic_id"] != first
-        (old,) = (await client.call("Metadata", topics=[{"name": None, "topic_id": first}]))["topics"]
+        (old,) = (await client.call("Metadata", topics=[{"name": None, "topic_id": first}]))[
+            "topics"
+        ]
         assert old["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
 
 

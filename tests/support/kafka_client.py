@@ -131,7 +131,11 @@ def of(*parts: tuple[str, int, int], **given: Any) -> Message:
 
 def values(part: Message) -> list[bytes | None]:
     """Of the records in a part of a Fetch."""
-    return [] if not part["records"] else read_batches(bytes(part["records"]), BYTES_MAX).records.values
+    return (
+        []
+        if not part["records"]
+        else read_batches(bytes(part["records"]), BYTES_MAX).records.values
+    )
 
 
 def offsets(part: Message) -> list[int]:

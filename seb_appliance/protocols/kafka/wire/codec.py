@@ -52,6 +52,13 @@ class Field(NamedTuple):
     default: Any
 
 
+class Written(NamedTuple):
+    """An array whose elements are written already."""
+
+    count: int
+    data: bytes | bytearray
+
+
 class Api(NamedTuple):
     """An API and the versions of it that are spoken here."""
 
@@ -134,7 +141,7 @@ APIS: Final = {api.key: api for api in _apis(schemas.TEXT)}
 def codec(key: int, version: int, side: Side) -> tuple[Reader, Writer]:
     api = APIS[key]
     fields = api.request if side == "request" else api.response
-    return _structure(fields, version, flexible=api.is_flexible(version))
+    return structure(fields, version, flexible=api.is_flexible(version))
 
 
 def read_request(key: int, version: int, frame: Frame, at: int) -> Message:
@@ -160,7 +167,8 @@ def write_response(key: int, version: int, correlation_id: int, message: Message
     return out
 
 
-def _structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tuple[Reader, Writer]:
+def structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tuple[Reader, Writer]:
+    """Reads and writes a structure of these fields."""
     plain, tagged = list[tuple[Field, Reader, Writer]](), dict[int, tuple[Field, Reader, Writer]]()
     for field in fields:
         if version in field.versions:
@@ -207,7 +215,7 @@ def _structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tu
 def _value(field: Field, version: int, *, flexible: bool) -> tuple[Reader, Writer]:
     nullable = version >= field.null_from
     if isinstance(field.kind, tuple):
-        both = _structure(field.kind, version, flexible=flexible)
+        both = structure(field.kind, version, flexible=flexible)
     elif field.kind in NUMBERS:
         both = NUMBERS[field.kind]
     elif field.kind == "uuid":
@@ -237,6 +245,10 @@ def _array(
         if values is None:
             assert nullable
             write_length(out, -1, compact=compact, short=False)
+            return
+        if isinstance(values, Written):
+            write_length(out, values.count, compact=compact, short=False)
+            out += values.data
             return
         write_length(out, len(values), compact=compact, short=False)
         for value in values:

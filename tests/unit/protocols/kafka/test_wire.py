@@ -1,4 +1,4 @@
-"""Messages of the Kafka protocol: what is written is read again, and is what `kio` reads and writes.
+"""Messages of the Kafka protocol: they are read as they were written, and as `kio` does.
 
 `kio` has the schemas of all messages from Kafka's own source. It does not know all the versions
 that are spoken here, nor the other way round.
