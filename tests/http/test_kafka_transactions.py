@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from seb_appliance import limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
-from tests.support.kafka_client import NAMED, Client, connected, serving, values
+from tests.support.kafka_client import NAMED, Client, api_key, connected, serving, values
 from tests.unit.protocols.kafka.record_sets import Sent, made
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -228,10 +228,18 @@ async def test_transactional_ids_are_bounded_and_the_longest_unused_is_forgotten
     running, topic, monkeypatch
 ):
     room = running[1].transactions.room
-    async with connected(running) as client:
-        monkeypatch.setattr(room, "limit", 2 * room.used + 2)
+    key = await api_key(running, ("produce", "**"))
+    async with connected(running, key["secret"]) as client:
+        monkeypatch.setattr(room, "limit", room.used + 4)  # half of the rest is for others
         oldest = await begun(client, "bound.0")
-        for number in range(1, 9):
-            await begun(client, f"bound.{number}")
-        assert room.used <= room.limit // 2 + 1
+        newer = [await begun(client, f"bound.{number}") for number in (1, 2)]
+        assert room.held_by(key["api_key_id"]) == 2
         assert await oldest.add(topic) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
+        assert await newer[0].add(topic) == [0]
+        assert await newer[1].add(topic) == [0]
+        full = await client.call(
+            "InitProducerId", transactional_id="bound.3", transaction_timeout_ms=1_000
+        )
+        assert full["error_code"] == ErrorCode.REQUEST_TIMED_OUT
+        await newer[0].end(commits=False)
+        await newer[1].end(commits=False)
