@@ -257,7 +257,10 @@ class Connection(asyncio.Protocol):
         if meter is not None:
             meter.enter()
             meter.charge_in(len(frame))
-        self._handle(request)
+        try:
+            self._handle(request)
+        except Exception:
+            self._failed(request)
 
     def _take_token(self, frame: Frame) -> None:
         self.wants_token = False
@@ -308,6 +311,8 @@ class Connection(asyncio.Protocol):
     def run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None:
         """Answer the request with what comes of it."""
         self._task = asyncio.create_task(self._run(request, outcome), name="kafka")
+        # A task that is cancelled before its first step does not begin the outcome.
+        self._task.add_done_callback(lambda _: outcome.close())
 
     async def _run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None:
         try:
@@ -320,10 +325,14 @@ class Connection(asyncio.Protocol):
             self.end(error.detail)
             return
         except Exception:
-            _log.exception("%s of %s failed", request.api.name, self.address)
-            self.end(f"{request.api.name} failed")
+            self._failed(request)
             return
         request.answer(message)
+
+    def _failed(self, request: Request) -> None:
+        """By a fault of ours."""
+        _log.exception("%s of %s failed", request.api.name, self.address)
+        self.end(f"{request.api.name} failed")
 
     def hold(self, request: Request) -> None:
         """Take no request before this one is admitted: `go_on` is called."""

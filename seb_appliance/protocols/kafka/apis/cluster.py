@@ -107,7 +107,8 @@ def _topic(
     if name is None or uuid != NO_UUID:
         name = name_of(server, uuid)
         if name is None or not may_see(request, name):
-            return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": uuid}
+            no_name = None if request.version >= 12 else ""
+            return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": no_name, "topic_id": uuid}
     if not may_see(request, name):
         return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "name": name}
     count = count_of(server.broker.topics, name)
