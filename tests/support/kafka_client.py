@@ -185,7 +185,7 @@ async def serving(data, partitions=1, **given):
 @contextlib.asynccontextmanager
 async def _serving(data, partitions, given):
     async with running_appliance(data, **given) as seb:
-        kafka = Kafka(seb.appliance.broker, ("127.0.0.1", 0), partitions=partitions)
+        kafka = Kafka(seb.appliance.broker, (["127.0.0.1"], 0), partitions=partitions)
         await kafka.start()
         connections_of(seb.appliance.beside).add(kafka)
         try:

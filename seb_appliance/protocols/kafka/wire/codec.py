@@ -148,9 +148,11 @@ def read_request(key: int, version: int, frame: Frame, at: int) -> Message:
     """The body of a request, which begins at `at`. Bytes after it are ignored, as Kafka does:
     librdkafka sends three when it asks for the metadata of all topics. Raises BadMessageError."""
     try:
-        found, _ = codec(key, version, "request")[0](frame, at)
+        found, end = codec(key, version, "request")[0](frame, at)
     except (struct.error, IndexError) as error:
         raise BadMessageError("a message ends too early") from error
+    if end > len(frame):
+        raise BadMessageError("a field goes beyond its message")
     assert isinstance(found, dict)
     return found
 
