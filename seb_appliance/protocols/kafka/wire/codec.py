@@ -55,7 +55,7 @@ class Field(NamedTuple):
 class Written(NamedTuple):
     """An array whose elements are written already."""
 
-    count: int
+    elements: int
     data: bytes | bytearray
 
 
@@ -249,7 +249,7 @@ def _array(
             write_length(out, -1, compact=compact, short=False)
             return
         if isinstance(values, Written):
-            write_length(out, values.count, compact=compact, short=False)
+            write_length(out, values.elements, compact=compact, short=False)
             out += values.data
             return
         write_length(out, len(values), compact=compact, short=False)
