@@ -10,7 +10,7 @@ import asyncio
 import logging
 import struct
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator, Iterator
 from typing import Any, Final, Protocol
 
 from seb_appliance import limits
@@ -19,14 +19,16 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.clock import Timer
-from seb_appliance.errors import UnauthenticatedError
+from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.kafka.apis.connecting import take_token
 from seb_appliance.protocols.kafka.requests import HANDLERS, Request
 from seb_appliance.protocols.kafka.wire.codec import APIS, Message, read_request, write_response
 from seb_appliance.protocols.kafka.wire.framing import Framer
+from seb_appliance.protocols.kafka.wire.long_arrays import has_long, prepared
 from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame, read_uvarint
 from seb_appliance.protocols.sockets.connected import NUMBERS
 from seb_appliance.protocols.sockets.writing import GatheredWrites
+from seb_appliance.tasks import in_slices
 
 _log = logging.getLogger(__name__)
 
@@ -256,7 +258,10 @@ class Connection(asyncio.Protocol):
         if meter is not None:
             meter.enter()
             meter.charge_in(len(frame))
-        self._handle(request)
+        try:
+            self._handle(request)
+        except Exception:
+            self._failed(request)
 
     def _take_token(self, frame: Frame) -> None:
         self.wants_token = False
@@ -269,25 +274,66 @@ class Connection(asyncio.Protocol):
     def _handle(self, request: Request) -> None:
         outcome = HANDLERS[request.api.key](self._server, request)
         if isinstance(outcome, dict):
-            request.answer(outcome)
+            self._prepare(request, outcome)
         elif outcome is not None:
             self._holding = request
             self.run(request, outcome)
         elif not request.is_answered and request.api.key != PRODUCE:
             self._holding = request
 
+    def _prepare(self, request: Request, message: Message) -> None:
+        """Answer with a message that may be long: at once if it turns out to be short."""
+        if not has_long(message):
+            request.answer(message)
+            return
+        steps = prepared(request.api, request.version, message)
+        until_s = self.broker.clock.monotonic_s() + _TURN_S / 2
+        try:
+            while self.broker.clock.monotonic_s() < until_s:
+                next(steps)
+        except StopIteration as end:
+            request.answer(end.value)
+            return
+        self._holding = request
+        self.run(request, self._prepared(request, steps))
+
+    async def _prepared(self, request: Request, steps: Generator[int, None, Message]) -> Message:
+        """The long message; its memory is that of answers. Raises SebError if there is none."""
+        found = list[Message]()
+
+        def sizes() -> Iterator[int]:
+            found.append((yield from steps))
+
+        held = request.acquired = Reservation(self.broker.reading, self.key.api_key_id)
+        async for size_bytes in in_slices(sizes()):
+            held.grow(size_bytes)
+        return found[0]
+
     def run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None:
         """Answer the request with what comes of it."""
         self._task = asyncio.create_task(self._run(request, outcome), name="kafka")
+        # A task that is cancelled before its first step does not begin the outcome.
+        self._task.add_done_callback(lambda _: outcome.close())
 
     async def _run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None:
         try:
             message = await outcome
+            if has_long(message):
+                message = await self._prepared(
+                    request, prepared(request.api, request.version, message)
+                )
+        except SebError as error:
+            self.end(error.detail)
+            return
         except Exception:
-            _log.exception("%s of %s failed", request.api.name, self.address)
-            self.end(f"{request.api.name} failed")
+            self._failed(request)
             return
         request.answer(message)
+
+    def _failed(self, request: Request) -> None:
+        """By a fault of ours."""
+        _log.exception("%s of %s failed", request.api.name, self.address)
+        self.end(f"{request.api.name} failed")
 
     def hold(self, request: Request) -> None:
         """Take no request before this one is admitted: `go_on` is called."""

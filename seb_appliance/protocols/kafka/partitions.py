@@ -14,6 +14,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.topics.topics import Topics
 
+_MARK: Final = ".kafka-"
 _NAME: Final = re.compile(r"(.+)\.kafka-([1-9][0-9]{0,3})")
 
 
@@ -43,8 +44,8 @@ def names_of(topics: Iterable[str]) -> dict[str, int]:
     partition has a name of its own."""
     there = set(topics)
     counts = dict.fromkeys(there, 1)
-    for topic in sorted(there, key=lambda one: partition_of(one)[1]):
-        name, partition = partition_of(topic)
+    numbered = [(*partition_of(topic), topic) for topic in there if _MARK in topic]
+    for name, partition, topic in sorted(numbered, key=lambda one: one[1]):
         if partition and counts.get(name) == partition:
             counts[name] = partition + 1
             del counts[topic]

@@ -20,6 +20,7 @@ from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import Timer
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
+from seb_appliance.protocols.kafka.records.incoming import SEQUENCES
 
 Identity: TypeAlias = tuple[int, int]  # producer id and epoch
 _EPOCH_MAX: Final = (1 << 15) - 2
@@ -28,7 +29,8 @@ _EPOCH_MAX: Final = (1 << 15) - 2
 @dataclass(slots=True)
 class _Open:
     """A transactional id. `held`: its open transaction, None if there is none. `ended`: how the
-    last one ended, so that EndTxn may be repeated. `storing`: what stores it."""
+    last one ended, so that EndTxn may be repeated. `storing`: what stores it. `sequences`: which
+    comes next, by topic, also after a transaction that was aborted."""
 
     producer_id: int
     epoch: int
@@ -39,6 +41,14 @@ class _Open:
     ended: bool | None = None
     storing: asyncio.Task[None] | None = None
     partitions: set[str] = field(default_factory=set)
+    sequences: dict[str, int] = field(default_factory=dict)
+
+
+def _is_repeated(held: Held, topic: str, stamp: ProducerStamp, count: int) -> bool:
+    known = held.topics.get(topic)
+    return known is not None and any(
+        (one.stamp.seq, one.number) == (stamp.seq, count) for one in known.requests
+    )
 
 
 class Transactions:
@@ -80,6 +90,7 @@ class Transactions:
         known.epoch += 1
         if known.epoch > _EPOCH_MAX:
             known.producer_id, known.epoch = self._new_producer_id(), 0
+        known.sequences.clear()
         known.timeout_s, known.used_s, known.ended = timeout_ms / 1000, now_s, None
         return known.producer_id, known.epoch
 
@@ -100,12 +111,23 @@ class Transactions:
         records: NewRecords,
         stamp: ProducerStamp,
     ) -> None:
-        """Add records. Raises KafkaError, SebError."""
+        """Add records, unless they are there: the answer to a request may be lost. Raises
+        KafkaError, SebError."""
         found = self._find(key, transactional_id, producer)
         if found.held is None or topic not in found.partitions:
             text = "The partition is not in the transaction."
             raise KafkaError(ErrorCode.INVALID_TXN_STATE, text)
+        count, expected = len(records.values), found.sequences.get(topic, stamp.seq)
+        if stamp.seq != expected:
+            if _is_repeated(found.held, topic, stamp, count):
+                return
+            text = f"The sequence {expected} comes next, not {stamp.seq}."
+            raise KafkaError(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, text)
         self._broker.appends.hold(key, found.held, topic, records, stamp)
+        found.sequences.pop(topic, None)
+        found.sequences[topic] = (expected + count) % SEQUENCES
+        if len(found.sequences) > limits.TRANSACTION_TOPICS_MAX:
+            del found.sequences[next(iter(found.sequences))]
 
     def commit_offsets(
         self, key: ApiKeyView, transactional_id: str, producer: Identity, commit: Commit

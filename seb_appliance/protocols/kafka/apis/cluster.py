@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from seb_appliance.broker.access.audit import Actor
@@ -13,7 +14,9 @@ from seb_appliance.protocols.kafka.partitions import count_of, names_of, topic_o
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import NODE_ID, Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each
 from seb_appliance.protocols.kafka.wire.types import NO_UUID
+from seb_appliance.tasks import in_slices
 
 _SEES: Final = ("consume", "produce", "manage")  # one of these grants shows a topic
 _TOPIC_ID: Final = struct.Struct(">8sQ")
@@ -49,9 +52,7 @@ def metadata(server: Server, request: Request) -> Outcome:
     """Topics that are missing are created first, if the client and its grants allow it."""
     asked = request.body["topics"]
     if asked is None or (request.version == 0 and not asked):
-        counts = names_of(server.broker.topics.names())
-        seen = sorted(name for name in counts if may_see(request, name))
-        return _answer(server, [_described(server, name, counts[name]) for name in seen])
+        return _answer(server, Each(_names(server), partial(_seen, server, request)))
     makes = request.body["allow_auto_topic_creation"] or request.version < 4
     missing = [
         one["name"]
@@ -63,9 +64,20 @@ def metadata(server: Server, request: Request) -> Outcome:
     return _of_names(server, request, {})
 
 
+def _names(server: Server) -> list[str]:
+    return sorted(names_of(server.broker.topics.names()))
+
+
+def _seen(server: Server, request: Request, name: str) -> Message | None:
+    """None: the API key may not see it, or it was deleted meanwhile."""
+    if not may_see(request, name) or not server.broker.topics.exists(name):
+        return None
+    return _described(server, name, count_of(server.broker.topics, name))
+
+
 async def _made(server: Server, request: Request, missing: Iterable[str]) -> Message:
     refused = dict[str, ErrorCode]()
-    for name in missing:
+    async for name in in_slices(missing):
         if request.may("manage", name):
             try:
                 await make(server, name, server.partitions, Actor.of_key(request.caller.key))
@@ -81,19 +93,22 @@ async def make(server: Server, name: str, count: int, by: Actor) -> None:
 
 
 def _of_names(server: Server, request: Request, refused: dict[str, ErrorCode]) -> Message:
-    return _answer(
-        server, [_topic(server, request, one, refused) for one in request.body["topics"]]
-    )
+    asked = dict.fromkeys((one["name"], one["topic_id"]) for one in request.body["topics"])
+    return _answer(server, Each(asked, partial(_topic, server, request, refused)))
 
 
 def _topic(
-    server: Server, request: Request, asked: Message, refused: dict[str, ErrorCode]
+    server: Server,
+    request: Request,
+    refused: dict[str, ErrorCode],
+    asked: tuple[str | None, bytes],
 ) -> Message:
-    name, uuid = asked["name"], asked["topic_id"]
+    name, uuid = asked
     if name is None or uuid != NO_UUID:
         name = name_of(server, uuid)
         if name is None or not may_see(request, name):
-            return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": None, "topic_id": uuid}
+            no_name = None if request.version >= 12 else ""
+            return {"error_code": ErrorCode.UNKNOWN_TOPIC_ID, "name": no_name, "topic_id": uuid}
     if not may_see(request, name):
         return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, "name": name}
     count = count_of(server.broker.topics, name)
@@ -120,7 +135,7 @@ def _described(server: Server, name: str, count: int) -> Message:
     }
 
 
-def _answer(server: Server, topics: list[Message]) -> Message:
+def _answer(server: Server, topics: Each) -> Message:
     host, port = server.advertised
     return {
         "brokers": [{"node_id": NODE_ID, "host": host, "port": port}],
@@ -146,17 +161,16 @@ def describe_cluster(server: Server, _: Request) -> Message:
 @handles(10)
 def find_coordinator(server: Server, request: Request) -> Message:
     body = request.body
-    found = [
-        {"key": key, **_coordinator(server, request, body["key_type"], key)}
-        for key in body["coordinator_keys"] or [body["key"]]
-    ]
-    return {"coordinators": found} if request.version >= 4 else found[0]
+    find = partial(_coordinator, server, request, body["key_type"])
+    if request.version < 4:
+        return find(body["key"])
+    return {"coordinators": Each(dict.fromkeys(body["coordinator_keys"]), find)}
 
 
 def _coordinator(server: Server, request: Request, key_type: int, key: str) -> Message:
     host, port = server.advertised
-    there = {"node_id": NODE_ID, "host": host, "port": port}
-    nowhere: Message = {"node_id": -1, "host": "", "port": -1, "error_message": None}
+    there = {"key": key, "node_id": NODE_ID, "host": host, "port": port}
+    nowhere: Message = {"key": key, "node_id": -1, "host": "", "port": -1, "error_message": None}
     if key_type == _TRANSACTION:
         return there if request.may("produce") else {
             **nowhere, "error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -170,25 +184,24 @@ def _coordinator(server: Server, request: Request, key_type: int, key: str) -> M
 @handles(35)
 def describe_log_dirs(server: Server, request: Request) -> Message:
     """The bucket is the only one."""
-    broker = server.broker
     asked = request.body["topics"]
-    counts = (
-        names_of(broker.topics.names())
-        if asked is None
-        else {one["topic"]: count_of(broker.topics, one["topic"]) for one in asked}
-    )
-    topics = [
-        {
-            "name": name,
-            "partitions": [
-                {
-                    "partition_index": partition,
-                    "partition_size": broker.topics.get(topic_of(name, partition)).bytes,
-                }
-                for partition in range(count)
-            ],
-        }
-        for name, count in counts.items()
-        if may_see(request, name)
-    ]
-    return {"results": [{"log_dir": "bucket", "topics": topics}]}
+    names = _names(server) if asked is None else dict.fromkeys(one["topic"] for one in asked)
+    topics = Each(names, partial(_log, server, request))
+    return {"results": Each([{"log_dir": "bucket", "topics": topics}])}
+
+
+def _log(server: Server, request: Request, name: str) -> Message | None:
+    """None: the API key may not see it, or there is no such topic."""
+    topics = server.broker.topics
+    if not may_see(request, name) or not topics.exists(name):
+        return None
+    return {
+        "name": name,
+        "partitions": [
+            {
+                "partition_index": partition,
+                "partition_size": topics.get(topic_of(name, partition)).bytes,
+            }
+            for partition in range(count_of(topics, name))
+        ],
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from seb_appliance import limits
@@ -17,6 +18,7 @@ from seb_appliance.protocols.kafka.partitions import partition_of, topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each
 
 Asked = Mapping[str, tuple[str, Message]]  # by our topic: Kafka's name, and the partition
 
@@ -55,23 +57,16 @@ def commit_of(group: str, asked: Asked) -> Commit:
 
 def answer_of(body: Message, codes: Mapping[str, ErrorCode]) -> Message:
     """`codes`: by our topic; NONE for those that are not named."""
-    return {
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    {
-                        "partition_index": one["partition_index"],
-                        "error_code": codes.get(
-                            topic_of(topic["name"], one["partition_index"]), ErrorCode.NONE
-                        ),
-                    }
-                    for one in topic["partitions"]
-                ],
-            }
-            for topic in body["topics"]
+
+    def answered(topic: Message) -> Message:
+        name = topic["name"]
+        parts = [
+            {"partition_index": at, "error_code": codes.get(topic_of(name, at), ErrorCode.NONE)}
+            for at in (one["partition_index"] for one in topic["partitions"])
         ]
-    }
+        return {"name": name, "partitions": parts}
+
+    return {"topics": Each(body["topics"], answered)}
 
 
 @handles(8)
@@ -118,15 +113,12 @@ def offset_fetch(server: Server, request: Request) -> Message:
         if request.version < 2:
             found.pop("error_code", None)
         return found
-    return {
-        "groups": [
-            {
-                "group_id": one["group_id"],
-                **_fetched(server, request, one["group_id"], one["topics"]),
-            }
-            for one in body["groups"]
-        ]
-    }
+    groups = {one["group_id"]: one["topics"] for one in body["groups"]}
+
+    def fetched(group: str) -> Message:
+        return {"group_id": group, **_fetched(server, request, group, groups[group])}
+
+    return {"groups": Each(groups, fetched)}
 
 
 def _fetched(server: Server, request: Request, group: str, topics: Any) -> Message:
@@ -135,36 +127,22 @@ def _fetched(server: Server, request: Request, group: str, topics: Any) -> Messa
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED, "topics": []}
     committed = server.broker.groups.committed_of
     try:
+        offsets = committed(group)
         if topics is None:
-            everything = committed(group)
-            found = [(*partition_of(topic), one) for topic, one in everything.items()]
-            topics = _by_name(found)
-        names = [
-            topic_of(topic["name"], index)
-            for topic in topics
-            for index in topic["partition_indexes"]
-        ]
-        offsets = committed(group, names)
+            topics = _by_name((*partition_of(topic), one) for topic, one in offsets.items())
     except SebError as error:
         return {"error_code": code_of(error, of_group=True), "topics": []}
     unstable = (
         server.transactions.topics_to_commit(group) if request.body["require_stable"] else set()
     )
-    return {
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    {
-                        "partition_index": index,
-                        **_offset(request, group, topic["name"], index, offsets, unstable),
-                    }
-                    for index in topic["partition_indexes"]
-                ],
-            }
-            for topic in topics
-        ]
-    }
+
+    def of_topic(topic: Message) -> Message:
+        name = topic["name"]
+        indexes = dict.fromkeys(topic["partition_indexes"])
+        made = partial(_offset, request, group, name, offsets, unstable)
+        return {"name": name, "partitions": Each(indexes, made)}
+
+    return {"topics": Each(topics, of_topic)}
 
 
 def _by_name(found: Iterable[tuple[str, int, Committed]]) -> list[Message]:
@@ -178,11 +156,16 @@ def _offset(
     request: Request,
     group: str,
     name: str,
-    index: int,
     offsets: Mapping[str, Committed],
     unstable: set[str],
+    index: int,
 ) -> Message:
-    none: Message = {"committed_offset": -1, "committed_leader_epoch": -1, "metadata": ""}
+    none: Message = {
+        "partition_index": index,
+        "committed_offset": -1,
+        "committed_leader_epoch": -1,
+        "metadata": "",
+    }
     topic = topic_of(name, index)
     if not request.may("consume", name, group):
         return {**none, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
@@ -191,11 +174,7 @@ def _offset(
     found = offsets.get(topic)
     if found is None:
         return none
-    return {
-        "committed_offset": found.offset,
-        "committed_leader_epoch": -1,
-        "metadata": found.metadata,
-    }
+    return {**none, "committed_offset": found.offset, "metadata": found.metadata}
 
 
 # --- delete ---
@@ -216,7 +195,8 @@ async def offset_delete(server: Server, request: Request) -> Message:
     }
     good = [topic for topic in asked if topic not in refused]
     try:
-        await broker.groups.forget(group, good, by(request))
+        if good or not refused:
+            await broker.groups.forget(group, good, by(request))
     except SebError as error:
         return {"error_code": code_of(error, of_group=True)}
     return answer_of(body, refused)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, Final
 
 from seb_appliance.errors import SebError
@@ -20,6 +21,8 @@ from seb_appliance.protocols.kafka.partitions import count_of, topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import NODE_ID, Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each
+from seb_appliance.tasks import in_slices
 
 _TOPIC, _BROKER = 2, 4  # types of resources
 _SET, _DELETE = 0, 1  # operations
@@ -28,7 +31,8 @@ _STATIC: Final = 4  # the source of a config: a setting of the appliance
 
 @handles(32)
 def describe_configs(server: Server, request: Request) -> Message:
-    return {"results": [_described(server, request, one) for one in request.body["resources"]]}
+    asked = {(one["resource_type"], one["resource_name"]): one for one in request.body["resources"]}
+    return {"results": Each(asked.values(), partial(_described, server, request))}
 
 
 def _described(server: Server, request: Request, asked: Message) -> Message:
@@ -40,6 +44,8 @@ def _described(server: Server, request: Request, asked: Message) -> Message:
     wanted = asked["configuration_keys"]
     if wanted is not None:
         configs = [one for one in configs if one["name"] in wanted]
+    if not request.body["include_documentation"]:
+        configs = [{**one, "documentation": None} for one in configs]
     return {**answer, "error_message": None, "configs": configs}
 
 
@@ -92,7 +98,7 @@ async def incremental_alter_configs(server: Server, request: Request) -> Message
 
 async def _altered(server: Server, request: Request, wanted: Any) -> Message:
     answers = []
-    for one in request.body["resources"]:
+    async for one in in_slices(request.body["resources"]):
         answer = {"resource_type": one["resource_type"], "resource_name": one["resource_name"]}
         try:
             await _alter(server, request, one, wanted(one))
@@ -104,7 +110,7 @@ async def _altered(server: Server, request: Request, wanted: Any) -> Message:
         else:
             answer["error_message"] = None
         answers.append(answer)
-    return {"responses": answers}
+    return {"responses": Each(answers)}
 
 
 async def _alter(

@@ -19,6 +19,8 @@ from seb_appliance.protocols.kafka.groups.values import (
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each
+from seb_appliance.tasks import in_slices
 
 _PROTOCOL_TYPE = "consumer"  # of groups that have no members now
 _LISTED_MAX = 1_000  # of groups that only have offsets
@@ -148,7 +150,10 @@ def leave_group(server: Server, request: Request) -> Message:
 
 @handles(15)
 async def describe_groups(server: Server, request: Request) -> Message:
-    return {"groups": [await _described(server, request, one) for one in request.body["groups"]]}
+    asked = dict.fromkeys(request.body["groups"])
+    return {
+        "groups": Each([await _described(server, request, one) async for one in in_slices(asked)])
+    }
 
 
 async def _described(server: Server, request: Request, group: str) -> Message:
@@ -163,7 +168,7 @@ async def _described(server: Server, request: Request, group: str) -> Message:
         "group_state": found.state,
         "protocol_type": found.protocol_type,
         "protocol_data": found.protocol_name,
-        "members": [_member(one) for one in found.members],
+        "members": Each(found.members, _member),
     }
 
 
@@ -199,7 +204,7 @@ async def list_groups(server: Server, request: Request) -> Message:
             "protocol_type": one.protocol_type,
             "group_state": one.state,
         }
-        for one in listed.values()
+        async for one in in_slices(list(listed.values()))
         if (wants_all or one.state in states) and request.may("consume", group=one.group)
     ]
     if wants_all or State.EMPTY in states:
@@ -212,7 +217,7 @@ async def list_groups(server: Server, request: Request) -> Message:
             for view in views
             if view.group not in listed
         ]
-    return {"groups": found}
+    return {"groups": Each(found)}
 
 
 @handles(42)
@@ -220,7 +225,7 @@ async def delete_groups(server: Server, request: Request) -> Message:
     return {
         "results": [
             {"group_id": group, "error_code": await _deleted(server, request, group)}
-            for group in request.body["groups_names"]
+            async for group in in_slices(dict.fromkeys(request.body["groups_names"]))
         ]
     }
 

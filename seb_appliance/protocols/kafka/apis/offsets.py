@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import Final
 
 from seb_appliance.broker.values import From
@@ -12,6 +14,8 @@ from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each
+from seb_appliance.tasks import in_slices
 
 # "Times" of ListOffsets. The earliest that is on a local disk is the earliest.
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
@@ -25,21 +29,18 @@ _NOT_FOUND: Final = {"timestamp": -1, "offset": -1}
 
 @handles(2)
 async def list_offsets(server: Server, request: Request) -> Message:
-    return {
-        "topics": [
+    topics = []
+    for topic in request.body["topics"]:
+        partitions = [
             {
-                "name": topic["name"],
-                "partitions": [
-                    {
-                        "partition_index": one["partition_index"],
-                        **await _listed(server, request, topic["name"], one),
-                    }
-                    for one in topic["partitions"]
-                ],
+                "partition_index": one["partition_index"],
+                **await _listed(server, request, topic["name"], one),
             }
-            for topic in request.body["topics"]
+            async for one in in_slices(topic["partitions"])
         ]
-    }
+        topics.append({"name": topic["name"], "partitions": Each(partitions)})
+        await asyncio.sleep(0)
+    return {"topics": Each(topics)}
 
 
 async def _listed(server: Server, request: Request, name: str, asked: Message) -> Message:
@@ -68,63 +69,49 @@ async def _listed(server: Server, request: Request, name: str, asked: Message) -
 @handles(23)
 def offset_for_leader_epoch(server: Server, request: Request) -> Message:
     """There is one leader and one epoch, 0: its end is the end of the log."""
-    return {
-        "topics": [
-            {
-                "topic": topic["topic"],
-                "partitions": [
-                    {
-                        "partition": one["partition"],
-                        **_end_of_epoch(server, request, topic["topic"], one),
-                    }
-                    for one in topic["partitions"]
-                ],
-            }
-            for topic in request.body["topics"]
-        ]
-    }
+
+    def described(topic: Message) -> Message:
+        end_of = partial(_end_of_epoch, server, request, topic["topic"])
+        return {"topic": topic["topic"], "partitions": Each(topic["partitions"], end_of)}
+
+    return {"topics": Each(request.body["topics"], described)}
 
 
 def _end_of_epoch(server: Server, request: Request, name: str, asked: Message) -> Message:
+    found: Message = {"partition": asked["partition"]}
     if not request.may("consume", name):
-        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        return {**found, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     try:
         view = server.broker.topics.get(topic_of(name, asked["partition"]))
     except SebError as error:
-        return {"error_code": code_of(error)}
+        return {**found, "error_code": code_of(error)}
     if asked["leader_epoch"] != 0:
-        return {"leader_epoch": -1, "end_offset": -1}
-    return {"leader_epoch": 0, "end_offset": view.log_end_offset}
+        return {**found, "leader_epoch": -1, "end_offset": -1}
+    return {**found, "leader_epoch": 0, "end_offset": view.log_end_offset}
 
 
 @handles(61)
 def describe_producers(server: Server, request: Request) -> Message:
     """Producers that are remembered for a partition. Open transactions are not in the log."""
-    return {
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    {
-                        "partition_index": index,
-                        **_producers(server, request, topic["name"], index),
-                    }
-                    for index in topic["partition_indexes"]
-                ],
-            }
-            for topic in request.body["topics"]
-        ]
-    }
+
+    def described(topic: Message) -> Message:
+        producers = partial(_producers, server, request, topic["name"])
+        indexes = dict.fromkeys(topic["partition_indexes"])
+        return {"name": topic["name"], "partitions": Each(indexes, producers)}
+
+    return {"topics": Each(request.body["topics"], described)}
 
 
 def _producers(server: Server, request: Request, name: str, index: int) -> Message:
     if not request.may("consume", name):
-        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        return {"partition_index": index, "error_code": code}
     try:
         found = server.broker.topics.producers(topic_of(name, index))
     except SebError as error:
-        return {"error_code": code_of(error)}
+        return {"partition_index": index, "error_code": code_of(error)}
     return {
+        "partition_index": index,
         "active_producers": [
             {
                 "producer_id": int(one.producer_id.removeprefix(PRODUCER_PREFIX)),
@@ -135,5 +122,5 @@ def _producers(server: Server, request: Request, name: str, index: int) -> Messa
             }
             for one in found
             if one.producer_id.startswith(PRODUCER_PREFIX)
-        ]
+        ],
     }

@@ -17,11 +17,13 @@ from seb_appliance.protocols.kafka.records.reading import read_batches, read_bat
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.tasks import in_slices
 
 PRODUCER_PREFIX: Final = "kafka "  # of ids; the space keeps them apart from those of HTTP
 _ACKS: Final = (-1, 0, 1)
 _RETRY_S: Final = 0.1  # while there is no room
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # in less than a millisecond
+_PARTS_HERE: Final = 32  # partitions of a request
 _INFLATED_HERE_BYTES: Final = 256 * limits.KIB
 _INFLATES: Final = 8  # times that compressed records grow, mostly less
 
@@ -108,7 +110,7 @@ class _Produce:
     def begin(self) -> None:
         """Admit the records in order. The connection is held up if that takes long, so that
         requests behind this one stay behind it."""
-        later = list[_Part]()
+        later, admitted = list[_Part](), 0
         for name, parts in self._topics:
             may = self._request.may("produce", name)
             for part in parts:
@@ -118,8 +120,10 @@ class _Produce:
                 elif part.data is None or not self._broker.topics.exists(part.topic):
                     text = f"There is no topic {part.topic[:200]!r}."
                     part.refuse(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, text)
-                elif later or not self._store_here(part):
+                elif later or admitted == _PARTS_HERE or not self._store_here(part):
                     later.append(part)
+                else:
+                    admitted += 1
         if later:
             self._request.caller.hold(self._request)
             self._server.go(self._store_later(later))
@@ -205,7 +209,7 @@ class _Produce:
         wait_s = min(limits.KAFKA_NO_ROOM_S_MAX, max(0, self._request.body["timeout_ms"]) / 1000)
         until_s = self._broker.clock.monotonic_s() + wait_s
         try:
-            for part in parts:
+            async for part in in_slices(parts):
                 with Reservation(self._broker.pending, self._key.api_key_id) as held:
                     try:
                         incoming = await self._read(part, held, until_s)

@@ -25,7 +25,9 @@ from seb_appliance.protocols.kafka.partitions import count_of, partition_of, top
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each
 from seb_appliance.protocols.kafka.wire.types import NO_UUID
+from seb_appliance.tasks import in_slices
 
 _DEFAULT: Final = -1  # number of partitions, replication factor
 _LOG_END: Final = -1  # an offset of DeleteRecords
@@ -51,14 +53,14 @@ async def create_topics(server: Server, request: Request) -> Message:
     """Any replication factor is taken: the bucket replicates."""
     answers = []
     times = Counter(one["name"] for one in request.body["topics"])
-    for one in request.body["topics"]:
+    async for one in in_slices(request.body["topics"]):
         try:
             _check_once(times[one["name"]])
             answer = await _create(server, request, one)
         except (SebError, KafkaError) as error:
             answer = failed(error)
         answers.append({"name": one["name"], **answer})
-    return {"topics": answers}
+    return {"topics": Each(answers)}
 
 
 async def _create(server: Server, request: Request, asked: Message) -> Message:
@@ -82,7 +84,7 @@ async def _create(server: Server, request: Request, asked: Message) -> Message:
         "topic_id": NO_UUID if request.body["validate_only"] else uuid_of(server, name),
         "num_partitions": count,
         "replication_factor": 1,
-        "configs": [described(one) for one in configs_of(settings, effective)],
+        "configs": Each(configs_of(settings, effective), described),
     }
 
 
@@ -125,13 +127,13 @@ def _check_count(name: str, count: int) -> None:
 @handles(37)
 async def create_partitions(server: Server, request: Request) -> Message:
     answers = []
-    for one in request.body["topics"]:
+    async for one in in_slices(request.body["topics"]):
         try:
             await _add(server, request, one["name"], one["count"])
             answers.append({"name": one["name"]})
         except (SebError, KafkaError) as error:
             answers.append({"name": one["name"], **failed(error)})
-    return {"results": answers}
+    return {"results": Each(answers)}
 
 
 async def _add(server: Server, request: Request, name: str, wanted: int) -> None:
@@ -155,7 +157,7 @@ async def delete_topics(server: Server, request: Request) -> Message:
     body = request.body
     asked = body["topics"] or [{"name": name, "topic_id": NO_UUID} for name in body["topic_names"]]
     answers = []
-    for one in asked:
+    async for one in in_slices(asked):
         name, uuid = one["name"], one["topic_id"]
         if name is None:
             name = name_of(server, uuid)
@@ -169,7 +171,7 @@ async def delete_topics(server: Server, request: Request) -> Message:
             answers.append({"name": name, "topic_id": uuid})
         except SebError as error:
             answers.append({"name": name, "topic_id": uuid, **failed(error)})
-    return {"responses": answers}
+    return {"responses": Each(answers)}
 
 
 async def _delete(server: Server, request: Request, name: str) -> None:
@@ -191,7 +193,7 @@ async def delete_records(server: Server, request: Request) -> Message:
                         "partition_index": one["partition_index"],
                         **await _trimmed(server, request, topic["name"], one),
                     }
-                    for one in topic["partitions"]
+                    async for one in in_slices(topic["partitions"])
                 ],
             }
             for topic in request.body["topics"]

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from seb_appliance.broker.values import NewRecords
 
-_SEQUENCES: Final = 1 << 31  # sequences follow each other modulo this
+SEQUENCES: Final = 1 << 31  # sequences follow each other modulo this
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class ProducerOf:
         return (self.producer_id, self.epoch, self.base_sequence) == (
             before.producer_id,
             before.epoch,
-            (before.base_sequence + before.count) % _SEQUENCES,
+            (before.base_sequence + before.count) % SEQUENCES,
         )
 
     def and_then(self, after: ProducerOf) -> ProducerOf:

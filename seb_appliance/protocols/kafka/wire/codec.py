@@ -52,6 +52,13 @@ class Field(NamedTuple):
     default: Any
 
 
+class Written(NamedTuple):
+    """An array whose elements are written already."""
+
+    elements: int
+    data: bytes | bytearray
+
+
 class Api(NamedTuple):
     """An API and the versions of it that are spoken here."""
 
@@ -134,16 +141,18 @@ APIS: Final = {api.key: api for api in _apis(schemas.TEXT)}
 def codec(key: int, version: int, side: Side) -> tuple[Reader, Writer]:
     api = APIS[key]
     fields = api.request if side == "request" else api.response
-    return _structure(fields, version, flexible=api.is_flexible(version))
+    return structure(fields, version, flexible=api.is_flexible(version))
 
 
 def read_request(key: int, version: int, frame: Frame, at: int) -> Message:
     """The body of a request, which begins at `at`. Bytes after it are ignored, as Kafka does:
     librdkafka sends three when it asks for the metadata of all topics. Raises BadMessageError."""
     try:
-        found, _ = codec(key, version, "request")[0](frame, at)
+        found, end = codec(key, version, "request")[0](frame, at)
     except (struct.error, IndexError) as error:
         raise BadMessageError("a message ends too early") from error
+    if end > len(frame):
+        raise BadMessageError("a field goes beyond its message")
     assert isinstance(found, dict)
     return found
 
@@ -160,7 +169,8 @@ def write_response(key: int, version: int, correlation_id: int, message: Message
     return out
 
 
-def _structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tuple[Reader, Writer]:
+def structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tuple[Reader, Writer]:
+    """Reads and writes a structure of these fields."""
     plain, tagged = list[tuple[Field, Reader, Writer]](), dict[int, tuple[Field, Reader, Writer]]()
     for field in fields:
         if version in field.versions:
@@ -207,7 +217,7 @@ def _structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tu
 def _value(field: Field, version: int, *, flexible: bool) -> tuple[Reader, Writer]:
     nullable = version >= field.null_from
     if isinstance(field.kind, tuple):
-        both = _structure(field.kind, version, flexible=flexible)
+        both = structure(field.kind, version, flexible=flexible)
     elif field.kind in NUMBERS:
         both = NUMBERS[field.kind]
     elif field.kind == "uuid":
@@ -237,6 +247,10 @@ def _array(
         if values is None:
             assert nullable
             write_length(out, -1, compact=compact, short=False)
+            return
+        if isinstance(values, Written):
+            write_length(out, values.elements, compact=compact, short=False)
+            out += values.data
             return
         write_length(out, len(values), compact=compact, short=False)
         for value in values:

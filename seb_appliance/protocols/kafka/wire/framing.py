@@ -10,7 +10,7 @@ from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame
 
 _LENGTH: Final = struct.Struct(">i")
 _BEGIN: Final = struct.Struct(">ih")  # the length, and the key of the API
-_SMALLEST: Final = 8  # the header up to the client id
+_SMALLEST: Final = 10  # the header up to the client id
 _PRODUCE: Final = 0
 
 

@@ -1,0 +1,274 @@
+"""Clients that mean harm to the Kafka port: changed requests, floods, a hostile API key."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+
+import pytest
+import pytest_asyncio
+
+from seb_appliance import limits
+from seb_appliance.protocols.kafka.connection import Connection
+from seb_appliance.protocols.kafka.wire.codec import APIS, codec
+from tests.fuzz.kafka_requests import message_of
+from tests.support.kafka_client import (
+    NAMED,
+    api_key,
+    connected,
+    framed,
+    head,
+    of,
+    request,
+    serving,
+    to,
+    without_faults,
+)
+from tests.unit.protocols.kafka.record_sets import Sent, made
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_TURNS = 50  # of the event loop that a request gets before its client goes
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def running(tmp_path_factory):
+    async with serving(tmp_path_factory.mktemp("kafka")) as both:
+        await both[0].client.put("/v1/topics/orders", json={})
+        yield both
+
+
+# --- changed requests ---
+
+
+def _good(chance: random.Random) -> bytes:
+    """A request of any API and version."""
+    api = chance.choice([*APIS.values()])
+    version = chance.choice(api.versions)
+    message = message_of(api.request, version, chance)
+    if api.name == "Fetch":
+        message |= {"max_wait_ms": 0}
+    if api.name == "Produce":
+        message |= to("orders", made(Sent(b"v")), acks=chance.choice((-1, 0, 1)))
+    if api.name in ("JoinGroup", "SyncGroup"):
+        message |= {"session_timeout_ms": 1}
+    out = bytearray(head(api, version))
+    codec(api.key, version, "request")[1](out, message)
+    return bytes(out)
+
+
+def _changed(frame: bytes, chance: random.Random) -> bytes:
+    data = bytearray(frame)
+    for _ in range(chance.choice((0, 0, 1, 1, 2))):
+        at = chance.randrange(len(data))
+        kind = chance.randrange(4)
+        if kind == 0:
+            data[at] = chance.randrange(256)
+        elif kind == 1:
+            data[at : at + 4] = struct.pack(">I", chance.choice((0, 1, 2**31 - 1, 2**32 - 1)))
+        elif kind == 2:
+            del data[at : at + chance.randrange(1, 9)]
+        else:
+            data[at:at] = chance.randbytes(chance.randrange(1, 9))
+        if not data:
+            return b"\0"
+    return bytes(data)
+
+
+class _Wire:
+    """A transport that takes everything."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self.written = 0
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+
+    def get_extra_info(self, _: str) -> tuple[str, int]:
+        return "127.0.0.1", 1
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def nothing(self, **_: object) -> None:
+        pass
+
+    set_write_buffer_limits = pause_reading = resume_reading = abort = nothing
+
+
+async def fuzz(running, count: int, seed: int) -> int:
+    """Give connections changed requests, a new one whenever it has closed or waits; how many they
+    took."""
+    chance, kafka = random.Random(seed), running[1]
+    token = b"\0x\0" + running[0].admin_key.encode()
+    taken, connection = 0, None
+    for number in range(count):
+        if connection is None:
+            wire = _Wire()
+            connection = Connection(kafka)
+            connection.connection_made(wire)
+            connection.data_received(request("SaslAuthenticate", auth_bytes=token))
+        connection.data_received(framed(_changed(_good(chance), chance)))
+        for _ in range(_TURNS):
+            if connection._holding is None and not connection._scheduled:
+                break
+            await asyncio.sleep(0)
+        if wire.closed or connection._holding is not None or number == count - 1:
+            taken += connection.received - 1
+            connection.connection_lost(None)
+            connection = None
+            await asyncio.sleep(0)
+    return taken
+
+
+async def _settled(running):
+    broker = running[0].appliance.broker
+    async with asyncio.timeout(60):
+        while broker.pending.used or broker.reading.used or running[1]._all:
+            running[1].transactions.close()
+            await asyncio.sleep(0.01)
+
+
+async def _works(running):
+    await running[0].client.put("/v1/topics/orders", json={})  # some request may have deleted it
+    async with connected(running) as client:
+        assert (await client.produce("orders", made(Sent())))["error_code"] == 0
+
+
+async def test_changed_requests_break_nothing(running):
+    assert await fuzz(running, 3_000, 1) > 2_500
+    await _settled(running)
+    await _works(running)
+
+
+@pytest.mark.slow
+async def test_a_hundred_thousand_changed_requests_break_nothing(running):
+    assert await fuzz(running, 100_000, 2) > 80_000
+    await _settled(running)
+    await _works(running)
+
+
+# --- floods ---
+
+
+async def test_a_name_that_is_asked_for_many_times_is_answered_once(running):
+    async with connected(running) as client:
+        for name, key, asked in (
+            ("Metadata", "topics", {"name": "orders"}),
+            ("DescribeConfigs", "resources", {"resource_type": 2, "resource_name": "orders"}),
+            ("OffsetFetch", "groups", {"group_id": "g", "topics": None}),
+            ("DescribeGroups", "groups", "g"),
+            ("FindCoordinator", "coordinator_keys", "g"),
+            ("DeleteGroups", "groups_names", "g"),
+        ):
+            once = await client.call(name, **{key: [asked]})
+            assert await client.call(name, **{key: [asked] * 1_000}) == once, name
+
+
+async def test_a_long_answer_for_which_there_is_no_memory_ends_the_connection(running, monkeypatch):
+    async with connected(running) as client:
+        monkeypatch.setattr(running[0].appliance.broker.reading, "limit", 10_000)
+        names = [{"name": f"no.such.topic.{number}"} for number in range(3_000)]
+        client.send("Metadata", topics=names, allow_auto_topic_creation=False)
+        assert await client.is_closed()
+    assert running[0].appliance.broker.reading.used == 0
+
+
+async def test_half_a_large_request_takes_memory_that_is_counted_and_given_back(running):
+    pending = running[0].appliance.broker.pending
+    async with connected(running) as client:
+        sent = request("Produce", **to("orders", made(Sent(b"x" * limits.MIB))))
+        client.writer.write(sent[: limits.MIB // 2])
+        async with asyncio.timeout(5):
+            while pending.used < limits.MIB // 4:
+                await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        while pending.used:
+            await asyncio.sleep(0)
+
+
+async def test_a_large_request_for_which_there_is_no_memory_ends_the_connection(
+    running, monkeypatch
+):
+    monkeypatch.setattr(running[0].appliance.broker.pending, "limit", 100_000)
+    async with connected(running) as client:
+        client.writer.write(request("Produce", **to("orders", made(Sent(b"x" * limits.MIB)))))
+        assert await client.is_closed()
+
+
+async def test_a_hostile_api_key_takes_no_more_than_its_share_from_a_good_one(running, monkeypatch):
+    """It fills what it may of the memory of requests; the other one still stores its records."""
+    pending = running[0].appliance.broker.pending
+    monkeypatch.setattr(pending, "limit", 4 * limits.MIB)
+    hostile = await api_key(running, ("produce", "**"))
+    good = await api_key(running, ("produce", "**"))
+    flood = request("Produce", **to("orders", made(Sent(b"x" * limits.MIB))))
+    writers = []
+    async with connected(running, good["secret"]) as client:
+        for _ in range(8):
+            _, writer = await asyncio.open_connection("127.0.0.1", running[1].port)
+            token = b"\0x\0" + hostile["secret"].encode()
+            writer.write(request("SaslAuthenticate", auth_bytes=token) + flood[:-1])
+            writers.append(writer)
+        async with asyncio.timeout(10):
+            while pending.held_by(hostile["api_key_id"]) < limits.MIB:
+                await asyncio.sleep(0)
+        assert pending.held_by(hostile["api_key_id"]) <= 2 * limits.MIB
+        part = await client.produce("orders", made(Sent(b"y" * 100_000)))
+        assert part["error_code"] == 0
+    for writer in writers:
+        writer.close()
+    await _settled(running)
+
+
+async def test_others_have_turns_while_a_long_answer_is_made(running):
+    """Each turn makes some elements of the answer, not all."""
+    loop, turns = asyncio.get_running_loop(), 0
+
+    def turn():
+        nonlocal turns
+        turns += 1
+        loop.call_soon(turn)
+
+    async with connected(running) as client:
+        asked = [{"name": f"no.{number}"} for number in range(9_000)]
+        sent = request("Metadata", topics=asked, allow_auto_topic_creation=False)
+        served = list(running[1]._all)[-1]
+        before = served.sent
+        client.writer.write(sent)
+        async with asyncio.timeout(20):
+            while served.received < 3:
+                await asyncio.sleep(0)
+            while served.sent == before:
+                turns += 1
+                await asyncio.sleep(0)
+        assert turns > 5
+        await client.frame()
+
+
+async def test_a_client_that_goes_in_the_middle_of_a_long_answer_leaves_nothing(running):
+    with without_faults():
+        async with connected(running) as client:
+            asked = [{"name": f"no.{number}"} for number in range(9_000)]
+            client.writer.write(request("Metadata", topics=asked, allow_auto_topic_creation=False))
+            client.send("Fetch", 12, **of(("orders", 0, 10**6)))
+            await client.writer.drain()
+            client.writer.transport.abort()
+        await _settled(running)
+
+
+async def test_ten_thousand_tagged_fields_end_the_connection_or_are_skipped(running):
+    async with connected(running) as client:
+        start = head(NAMED["DescribeCluster"], 1)
+        for count, is_taken in ((1_000, True), (100_000, False)):
+            varint = struct.pack("BBB", count & 127 | 128, count >> 7 & 127 | 128, count >> 14)
+            client.writer.write(framed(start + b"\0\1" + varint + b"\x63\0" * count))
+            assert (await client.is_closed()) is not is_taken
