@@ -193,7 +193,7 @@ def _offset(
         return none
     return {
         "committed_offset": found.offset,
-        "committed_leader_epoch": -1,
+        "committed_leader_epoch": 0,
         "metadata": found.metadata,
     }
 

@@ -139,7 +139,7 @@ class _Fetch:
                 if result.slices:
                     part.records = [*batches_of(result.slices)]
                     left_bytes -= sum(map(len, part.records))
-                    if left_bytes <= 0 and self._most_bytes > _READ_HERE_BYTES:
+                    if left_bytes < 0 or (not left_bytes and self._most_bytes > _READ_HERE_BYTES):
                         return False
             except SebError as error:
                 part.refuse(error)
@@ -163,7 +163,10 @@ class _Fetch:
                 result = await self._broker.read(part.topic, self._asked(part, most_bytes))
                 part.found(result)
                 if most_bytes > 0:
-                    async for batch in in_slices(batches_of(result.slices)):
+                    # One record may exceed the limits, but only as the first of the answer.
+                    first_bytes = None if left_bytes == self._most_bytes else left_bytes
+                    batches = batches_of(result.slices, most_bytes, first_bytes)
+                    async for batch in in_slices(batches):
                         part.records.append(batch)
                         left_bytes -= len(batch)
                 # Only what is in the answer stays held, so that the next partition has room.
