@@ -82,6 +82,7 @@ neighbours: slow-ready
 	@sh .ci/install-generators
 	@sh tests/support/servers/install.sh
 	@sh tests/senders/install.sh
+	@sh tests/kafka/install.sh
 	@! command -v mvn >/dev/null || { sh tests/lake/install-spark.sh && sh tests/lake/install-trino.sh; }
 	$(PY) -m pytest -q -m neighbours -rs $(ARGS)
 

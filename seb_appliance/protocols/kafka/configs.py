@@ -71,7 +71,9 @@ def changes_of(given: Mapping[str, str | None]) -> dict[str, Any]:
 def _value(field: str, text: str, *, ours: bool) -> Any:
     """Raises ValueError."""
     if ours:
-        return SETTINGS[field].parse(text)
+        declared = SETTINGS[field]
+        # As it is described, so that clients may set all that they have read.
+        return None if text == declared.text_or_unlimited(None) else declared.parse(text)
     if field == "cleanup":
         words = frozenset(word.strip() for word in text.split(",")) - {""}
         if words not in _CLEANUPS:

@@ -38,20 +38,12 @@ def kcat(options: Options, *arguments: str, **settings: str) -> subprocess.Popen
 
 
 def produce(options: Options) -> None:
-    """It does not tell of single records: its exit code says that all were acknowledged."""
+    """It does not tell of single records: its exit code says that all were acknowledged. With -E it
+    waits for a broker that is gone."""
     producing = kcat(
         options,
-        *(
-            "-P",
-            "-t",
-            options["topic"],
-            "-K",
-            ":",
-            "-H",
-            f"from={options['sender']}",
-            "-z",
-            options["codec"],
-        ),
+        *("-P", "-E", "-t", options["topic"], "-K", ":", "-z", options["codec"]),
+        *("-H", f"from={options['sender']}"),
         enable_idempotence=str(options["idempotent"]).lower(),
         message_timeout_ms="120000",
         linger_ms="5",

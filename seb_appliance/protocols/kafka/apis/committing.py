@@ -174,7 +174,11 @@ def _offset(
     found = offsets.get(topic)
     if found is None:
         return none
-    return {**none, "committed_offset": found.offset, "metadata": found.metadata}
+    return {
+        "committed_offset": found.offset,
+        "committed_leader_epoch": 0,
+        "metadata": found.metadata,
+    }
 
 
 # --- delete ---

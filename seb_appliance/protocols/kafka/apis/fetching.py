@@ -134,8 +134,9 @@ class _Fetch:
             part.records = []
             if not part.topic:
                 continue
+            room_bytes = min(part.max_bytes, self._most_bytes - self._found_bytes)
             try:
-                asked = self._asked(part, self._most_bytes - self._found_bytes)
+                asked = self._asked(part, room_bytes)
                 result = self._broker.read_nowait(part.topic, asked, waits=False)
             except SebError as error:
                 part.refuse(error)
@@ -148,7 +149,10 @@ class _Fetch:
                 if left_bytes < 0:
                     return False
                 part.records = [*batches_of(result.slices)]
-                self._found_bytes += sum(map(len, part.records))
+                size_bytes = sum(map(len, part.records))
+                if size_bytes > room_bytes:
+                    return False
+                self._found_bytes += size_bytes
         return True
 
     def _asked(self, part: _Part, left_bytes: int) -> ReadRequest:
@@ -169,7 +173,10 @@ class _Fetch:
                 result = await self._broker.read(part.topic, self._asked(part, most_bytes))
                 part.found(result)
                 if most_bytes > 0:
-                    async for batch in in_slices(batches_of(result.slices)):
+                    # One record may exceed the limits, but only as the first of the answer.
+                    first_bytes = None if left_bytes == self._most_bytes else left_bytes
+                    batches = batches_of(result.slices, most_bytes, first_bytes)
+                    async for batch in in_slices(batches):
                         part.records.append(batch)
                         left_bytes -= len(batch)
                 # Only what is in the answer stays held, so that the next partition has room.

@@ -198,7 +198,9 @@ class _Produce:
                 stamp,
             )
         except KafkaError as error:
-            part.refuse(error.code, str(error))
+            # As Kafka: Produce knows the epoch alone, and clients take only that for fatal.
+            is_fenced = error.code is ErrorCode.PRODUCER_FENCED
+            part.refuse(ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else error.code, str(error))
         except SebError as error:
             part.failed(error)
         else:

@@ -22,10 +22,10 @@ _NOBODY: Final = {"producer_id": -1, "producer_epoch": -1}
 
 
 def _code(error: SebError | KafkaError, request: Request) -> ErrorCode:
-    """PRODUCER_FENCED is not known to clients of old versions."""
+    """PRODUCER_FENCED is not known to clients of old versions, and in TxnOffsetCommit to none."""
     code = error.code if isinstance(error, KafkaError) else code_of(error)
-    first_of = {22: 4, 24: 2, 25: 2, 26: 2}.get(request.api.key, 0)
-    if code is ErrorCode.PRODUCER_FENCED and request.version < first_of:
+    first = {22: 4, 24: 2, 25: 2, 26: 2}.get(request.api.key)
+    if code is ErrorCode.PRODUCER_FENCED and (first is None or request.version < first):
         return ErrorCode.INVALID_PRODUCER_EPOCH
     return ErrorCode(code)
 

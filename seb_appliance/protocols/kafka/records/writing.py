@@ -27,6 +27,8 @@ _BATCH_RECORDS: Final = 1_000
 _BATCH_BYTES: Final = 512 * limits.KIB  # of values, and as much of record keys
 _BATCH_HEADER_BYTES: Final = 16 * limits.KIB
 
+_ANY: Final = 1 << 62  # bytes
+
 _OFFSET_DELTA_MAX: Final = (1 << 31) - 1
 _AFTER_CRC: Final = struct.Struct(">hiqqqhii")
 _NULL: Final = VARINTS[-1]
@@ -40,13 +42,28 @@ def write_slices(slices: Iterable[BatchSlice]) -> list[bytes]:
     return list(batches_of(slices))
 
 
-def batches_of(slices: Iterable[BatchSlice]) -> Iterator[bytes]:
-    """As `write_slices`, one at a time: a batch takes about a millisecond (`tasks.in_slices`)."""
+def batches_of(
+    slices: Iterable[BatchSlice], most_bytes: int | None = None, first_bytes: int | None = None
+) -> Iterator[bytes]:
+    """As `write_slices`, one at a time: a batch takes about a millisecond (`tasks.in_slices`).
+    `most_bytes`: of all together, or, where the first record alone is larger, that record if it has
+    at most `first_bytes`. None: any number."""
+    left_bytes = _ANY if most_bytes is None else most_bytes
+    alone_bytes = _ANY if first_bytes is None else first_bytes
     for one in slices:
         begin = one.begin
         while begin < one.end:
             end = _end_of(one.batch, begin, one.end)
-            yield _packed(one.batch, begin, end)
+            packed = _packed(one.batch, begin, end)
+            while len(packed) > left_bytes and end - begin > 1:
+                # Sizes are known once they are packed: try the share of the records that may fit.
+                end = begin + max(1, (end - begin) * left_bytes // len(packed))
+                packed = _packed(one.batch, begin, end)
+            if len(packed) > max(left_bytes, alone_bytes):
+                return
+            yield packed
+            left_bytes -= len(packed)
+            alone_bytes = 0
             begin = end
 
 

@@ -152,3 +152,30 @@ def test_batches_come_one_at_a_time() -> None:
 def test_values_of_every_length_are_written(size: int) -> None:
     (row,) = read(write_slices([stored(columns_of([bytes(size)]))]))
     assert row[3] == bytes(size)
+
+
+@given(rows, st.integers(0, 5_000), st.none() | st.integers(0, 5_000))
+def test_an_answer_keeps_to_its_bytes_but_for_a_first_record_that_is_larger(
+    records: list[tuple[bytes | None, bytes | None, bytes, int]],
+    most_bytes: int,
+    first_bytes: int | None,
+) -> None:
+    values, keys, headers, _ = map(list, zip(*records, strict=True))
+    one = stored(columns_of(values, keys, headers))
+    everything = read(write_slices([one]))
+    batches = list(batches_of([one], most_bytes, first_bytes))
+    found = read(batches)
+    assert found == everything[: len(found)]
+    size_bytes = sum(map(len, batches))
+    alone_bytes = len(write_slices([stored(columns_of(values[:1], keys[:1], headers[:1]))])[0])
+    if size_bytes > most_bytes:
+        assert len(found) == 1
+        assert first_bytes is None or size_bytes <= first_bytes
+    elif not found:
+        assert alone_bytes > most_bytes
+        assert first_bytes is not None
+        assert alone_bytes > first_bytes
+    elif size_bytes <= most_bytes // 2 and len(found) < len(everything):
+        following = len(found) + 1
+        more = stored(columns_of(values[:following], keys[:following], headers[:following]))
+        assert len(write_slices([more])[0]) > most_bytes
