@@ -287,6 +287,7 @@ KAFKA_MEMBER_BYTES: Final = 2 * KIB  # memory of a member beside its metadata, m
 KAFKA_GROUP_PROTOCOLS_MAX: Final = 10  # ways of assigning that a member supports
 KAFKA_METADATA_BYTES_MAX: Final = 64 * KIB  # of a member, for each of them
 KAFKA_ASSIGNMENT_BYTES_MAX: Final = 256 * KIB  # of a member
+KAFKA_ASSIGNED_SHOWN_MAX: Final = 2_000  # topics and partitions of a member, read in some 4 ms
 KAFKA_SESSION_MS_MIN: Final = 6_000
 KAFKA_SESSION_MS_MAX: Final = 1_800_000
 KAFKA_REBALANCE_MS_MAX: Final = 24 * 3_600_000  # a longer rebalance timeout is lowered

@@ -295,13 +295,21 @@ class CostStatus(msgspec.Struct):
     failure: str
 
 
+class PortStatus(msgspec.Struct):
+    """The port of a protocol. `stalled`: connections whose producers mostly wait for the window."""
+
+    protocol: str
+    connections: int
+    stalled: int = 0
+
+
 class Counts(msgspec.Struct):
-    """Current counts. `connections`: to the ports of protocols; `records`: the readable records of
-    all topics."""
+    """Current counts. `members`: of groups; `records`: the readable records of all topics."""
 
     topics: Annotated[int, Metric("seb_topics", "Topics.")]
     groups: Annotated[int, Metric("seb_groups", "Consumer groups.")]
     queues: Annotated[int, Metric("seb_queues", "Work queues.")]
+    members: int
     connections: int
     api_keys: int
     records: int
@@ -327,6 +335,7 @@ class Status(msgspec.Struct):
     shares: list[ShareView]
     background: list[BackgroundStatus]
     cost: CostStatus
+    ports: list[PortStatus]
     counts: Counts
 
 

@@ -30,6 +30,7 @@ async def test_it_counts_what_is_there(seb):
     assert more == {
         "topics": 1,
         "groups": 1,
+        "members": 0,
         "queues": 0,
         "connections": 0,
         "api_keys": 1,

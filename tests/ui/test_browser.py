@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -14,6 +16,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.server.serving import ENVIRONMENT, Serving, serving
+from tests.support import kafka_client
+from tests.support.servers.s3_server import free_port
 from tests.ui.conftest import SCREENSHOTS
 from tests.ui.pages import PASSWORD
 
@@ -24,13 +28,22 @@ PAGES |= {"inlets": "/ui/inlets", "new-inlet": "/ui/new-inlet", "inlet": "/ui/in
 PAGES |= {"subscriptions": "/ui/subscriptions", "new-subscription": "/ui/new-subscription"}
 PAGES |= {"subscription": "/ui/subscriptions/mails"}
 PAGES |= {"queues": "/ui/queues", "new-queue": "/ui/new-queue", "queue": "/ui/queues/mails"}
+PAGES |= {"connections": "/ui/connections", "group": "/ui/groups/billing"}
 PAGES |= {"storage": "/ui/storage", "users": "/ui/users", "user": "/ui/users/olga"}
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
 
+async def join_billing(port: int, password: str) -> None:
+    """A group with a member that stays."""
+    async with kafka_client.connected(port, password, HOSTILE) as member:
+        assigned = {f"orders.region-{number}": [0] for number in range(3)}
+        await member.join("billing", list(assigned), assigned, instance_id="one")
+
+
 @pytest.fixture(scope="module")
 def seb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
-    with serving(tmp_path_factory.mktemp("seb")) as running:
+    kafka_port = free_port()
+    with serving(tmp_path_factory.mktemp("seb"), "--kafka-port", str(kafka_port)) as running:
         seb_admin = (sys.executable, "-m", "seb_appliance", "admin")
         for command in (("set-password",), ("add-user", "olga", "--role", "viewer")):
             subprocess.run(
@@ -53,6 +66,9 @@ def seb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serving]:
         made = running.request("PUT", "/v1/subscriptions/mails", pushed, "application/json")
         assert made[0] == 201
         assert running.request("POST", "/v1/subscriptions/mails/test")[0] == 200
+        password = (running.data / "admin.key").read_text().strip()
+        with ThreadPoolExecutor(1) as aside:  # Playwright has an event loop in this thread
+            aside.submit(lambda: asyncio.run(join_billing(kafka_port, password))).result()
         yield running
 
 

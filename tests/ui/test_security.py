@@ -21,7 +21,7 @@ from tests.ui.pages import PASSWORD, Visitor, add_user, visitor
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PAGES = ["/ui", "/ui/topics", "/ui/settings", "/ui/audit"]
 PAGES += ["/ui/groups", "/ui/api-keys", "/ui/api-keys/new"]
-PAGES += ["/ui/queues", "/ui/new-queue"]
+PAGES += ["/ui/queues", "/ui/new-queue", "/ui/connections"]
 PAGES += ["/ui/inlets", "/ui/new-inlet", "/ui/subscriptions", "/ui/new-subscription"]
 PAGES += ["/ui/storage", "/ui/users", "/ui/users/admin"]
 

@@ -6,8 +6,11 @@ like a record and is stored in the same entry; only an operator's reset does not
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
+from heapq import merge
+from itertools import islice
 
 from seb_appliance import limits
 from seb_appliance.broker.access import audit
@@ -27,6 +30,7 @@ from seb_appliance.broker.groups.groups import (
     lease_held,
     no_such_group,
 )
+from seb_appliance.broker.groups.members import GroupMember, Members, Membership
 from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.shares import OPERATOR, Reservation
@@ -66,6 +70,7 @@ class ConsumerGroups:
         self._linger = writes.linger
         self._clock = writes.clock
         self._age_us = age_us
+        self.members = Members()
 
     async def read(
         self, group: str, topic: str, request: ReadRequest, *, default: From
@@ -195,7 +200,9 @@ class ConsumerGroups:
         since the rows of a page are bounded."""
         views: list[GroupView] = []
         rows = 0
-        while names := self._catalog.groups.names(after, limits.GROUPS_PER_PAGE_LOOKED_AT):
+        known = self._catalog.groups
+        new = sorted(name for name in self.members.groups() if known.get(name) is None)
+        while names := self._names(after, limits.GROUPS_PER_PAGE_LOOKED_AT, new):
             async for after in in_slices(names):
                 view = await self._view(after, sees)
                 if view is None:
@@ -213,10 +220,27 @@ class ConsumerGroups:
             raise no_such_group(group)
         return view
 
+    async def membership(self, group: str, sees: Sees) -> Membership | None:
+        """With the topics that `sees` lets through. None: the group has no members."""
+        found = self.members.of(group)
+        if found is None:
+            return None
+        members = list[GroupMember]()
+        async for one in in_slices(found.members):
+            subscribed, assigned = one.subscribed, one.assigned
+            if subscribed is not None:
+                subscribed = [name for name in subscribed if sees(group, name)]
+            if assigned is not None:
+                assigned = [name for name in assigned if sees(group, name)]
+            members.append(replace(one, subscribed=subscribed, assigned=assigned))
+        return replace(found, members=members)
+
     def topics_of(self, group: str) -> list[str]:
         """The topics on which the group has an offset, by name. Raises GroupNotFoundError."""
         found = self._catalog.groups.get(group)
         if found is None:
+            if self.members.count_of(group):
+                return []
             raise no_such_group(group)
         topics = map(self._catalog.find_id, found.offsets)
         return sorted(topic.name for topic in topics if topic is not None)
@@ -314,9 +338,11 @@ class ConsumerGroups:
 
     async def _view(self, group: str, sees: Sees) -> GroupView | None:
         """None if there is no such group, or the caller may see nothing of it."""
-        found = self._catalog.groups.get(group)
-        if found is None or not sees(group, None):
+        found, member_count = self._catalog.groups.get(group), self.members.count_of(group)
+        if not sees(group, None):
             return None
+        if found is None:
+            return GroupView(group, [], None, member_count) if member_count else None
         topics = [
             GroupTopicView(
                 topic.name,
@@ -337,7 +363,14 @@ class ConsumerGroups:
         lease = None
         if found.lease is not None and found.lease.is_alive(now_s):
             lease = found.lease.view(now_s)
-        return GroupView(group, sorted(topics, key=lambda view: view.topic), lease)
+        topics.sort(key=lambda view: view.topic)
+        return GroupView(group, topics, lease, member_count)
+
+    def _names(self, after: str, most: int, new: list[str]) -> list[str]:
+        """At most `most` names behind `after`, of groups that are known and of those in `new`."""
+        first = bisect_right(new, after)
+        found = merge(self._catalog.groups.names(after, most), new[first : first + most])
+        return list(islice(dict.fromkeys(found), most))
 
     async def lag(self, topic: Topic, offset: int, end: int) -> Lag:
         """Of whoever is to read the record at `offset` next."""

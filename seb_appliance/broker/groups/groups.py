@@ -261,6 +261,7 @@ class GroupView:
     group: str
     topics: list[GroupTopicView]
     lease: LeaseView | None
+    member_count: int = 0
 
     @property
     def lag(self) -> Lag:

@@ -30,7 +30,7 @@ def groups() -> None:
 def list_groups(client: HttpClient) -> Result:
     """List the groups that the API key may see, with their lag."""
     found = list(client.pages("groups", "groups", "after"))
-    names = ("group", "topics", "lag", "lag bytes", "lag age", "last commit", "lease")
+    names = ("group", "topics", "lag", "lag bytes", "lag age", "last commit", "lease", "members")
     return Result({"groups": found}, lambda _: table(names, map(_row, found), "no groups"))
 
 
@@ -41,14 +41,14 @@ def _lag(row: Json) -> tuple[Cell, ...]:
 
 def _row(group: Json) -> tuple[Cell, ...]:
     holder = None if group["lease"] is None else group["lease"]["holder"]
-    return (group["group"], group["topic_count"], *_lag(group), holder)
+    return (group["group"], group["topic_count"], *_lag(group), holder, group["member_count"])
 
 
 @groups.command()
 @group_argument
 @talks
 def show(client: HttpClient, group: str) -> Result:
-    """Show the offset of GROUP on each topic, its lag and its lease."""
+    """Show the offset of GROUP on each topic, its lag, its lease and its members."""
     return Result(client.ask("GET", "groups", group), _outline)
 
 
@@ -63,13 +63,40 @@ def _outline(found: Json) -> str:
         f"the oldest {span(found['lag_seconds'])} old",
         "last commit": moment(found["last_commit"]),
         "lease": lease,
+        "members": _membership(found["membership"]),
     }
     names = ("topic", "committed", "log end", "lag", "lag bytes", "lag age", "last commit")
     rows = [
         (topic["topic"], topic["committed_offset"], topic["log_end_offset"], *_lag(topic))
         for topic in found["topics"]
     ]
-    return f"{outline(members)}\n\n{table(names, rows, 'no committed offsets')}"
+    shown = f"{outline(members)}\n\n{table(names, rows, 'no committed offsets')}"
+    return shown if found["membership"] is None else f"{shown}\n\n{_members(found['membership'])}"
+
+
+def _membership(found: Json | None) -> str | None:
+    if found is None:
+        return None
+    return (
+        f"{len(found['members']):,} by the {found['protocol']} protocol, {found['state']}, "
+        f"generation {found['generation']:,}, assignor {found['assignor'] or 'not chosen yet'}"
+    )
+
+
+def _members(found: Json) -> str:
+    names = ("client", "address", "instance", "subscribed to", "assigned", "member id")
+    rows = [
+        (
+            one["client"],
+            one["address"],
+            one["instance_id"],
+            None if one["subscribed"] is None else " ".join(one["subscribed"]),
+            None if one["assigned"] is None else " ".join(one["assigned"]),
+            one["member_id"],
+        )
+        for one in found["members"]
+    ]
+    return table(names, rows, "")
 
 
 @groups.command()

@@ -72,7 +72,7 @@ def _outline(found: Json) -> str:
         "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "
         f"{size(reading)} of {size(reading_max)} for readers",
         "readers": f"{waiting['waiting_readers']:,} wait at a log end",
-        "connections": f"{counts['connections']:,} to the ports of protocols",
+        "connections": _ports(found["ports"], counts["members"]),
         "cost": _cost(found["cost"]),
         "holds": f"{counts['records']:,} records, {counts['topics']:,} topics, "
         f"{counts['groups']:,} groups, {counts['api_keys']:,} API keys",
@@ -96,6 +96,17 @@ def _remembered(kept: Json) -> str:
         f"{kept['requests']:,} requests with an Idempotency-Key {reach}; "
         f"{kept['producers']:,} producers"
     )
+
+
+def _ports(ports: list[Json], members: int) -> str:
+    shown = [
+        f"{port['connections']:,} {port['protocol']}"
+        + f" ({port['stalled']:,} stalled, see seb connections)" * bool(port["stalled"])
+        for port in ports
+    ]
+    if not shown:
+        return "no port of a protocol is open"
+    return f"{', '.join(shown)}; {members:,} members of groups"
 
 
 def _background(tasks: list[Json]) -> str:

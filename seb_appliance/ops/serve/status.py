@@ -107,6 +107,7 @@ def status(appliance: Appliance) -> Status:
     broker, clock, snapshots = appliance.broker, appliance.clock, appliance.snapshots
     up_s = clock.monotonic_s() - appliance.opened_s
     report, totals = appliance.cost.report(), broker.topics.totals()
+    ports = connections_of(appliance.beside).ports()
     return Status(
         version=__version__,
         started=format_time(clock.wall_us() - int(up_s * 1_000_000)),
@@ -147,11 +148,13 @@ def status(appliance: Appliance) -> Status:
             linger_ms=report.linger_ms,
             failure=appliance.cost.failure,
         ),
+        ports=ports,
         counts=Counts(
             topics=totals.topics,
             groups=broker.groups.count,
             queues=len(broker.queues.all()),
-            connections=connections_of(appliance.beside).count,
+            members=broker.groups.members.count,
+            connections=sum(port.connections for port in ports),
             api_keys=len(broker.access.all()),
             records=totals.records,
         ),

@@ -22,11 +22,12 @@ from seb_appliance.clock import Timer
 from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.kafka.apis.connecting import take_token
 from seb_appliance.protocols.kafka.requests import HANDLERS, Request
+from seb_appliance.protocols.kafka.stalling import Stalling
 from seb_appliance.protocols.kafka.wire.codec import APIS, Message, read_request, write_response
 from seb_appliance.protocols.kafka.wire.framing import Framer
 from seb_appliance.protocols.kafka.wire.long_arrays import has_long, prepared
 from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame, read_uvarint
-from seb_appliance.protocols.sockets.connected import NUMBERS
+from seb_appliance.protocols.sockets.connected import NUMBERS, Stalled
 from seb_appliance.protocols.sockets.writing import GatheredWrites
 from seb_appliance.tasks import in_slices
 
@@ -82,6 +83,7 @@ class Connection(asyncio.Protocol):
         self.wants_token = False
         self.client_id = ""
         self.software = ""
+        self._stalling = Stalling(self._heard_s)
         self.received = self.sent = 0
 
     # --- the transport ---
@@ -146,6 +148,10 @@ class Connection(asyncio.Protocol):
     def waiting(self) -> int:
         """Requests that are not answered."""
         return len(self._requests)
+
+    def stalled_at(self, now_s: float) -> Stalled | None:
+        """Of its producer; None if it is not stalled."""
+        return self._stalling.at(now_s)
 
     @property
     def has_key(self) -> bool:
@@ -253,6 +259,8 @@ class Connection(asyncio.Protocol):
             body = read_request(key, version, frame, at)
             request = Request(self, api, version, correlation_id, body)
         self._server.counted(api.name)
+        if key == PRODUCE and request.body["acks"] != 0:
+            self._stalling.took(self._heard_s)
         self._requests.append(request)
         meter = self._meter
         if meter is not None:
@@ -364,6 +372,8 @@ class Connection(asyncio.Protocol):
             self._unsent.append(request.acquired)
         if self._closing or request.message is None:
             return
+        if request.api.key == PRODUCE:
+            self._note_produced(request)
         meter = self._meter
         if meter is not None and meter.wait_s > 0:
             request.message["throttle_time_ms"] = int(meter.wait_s * 1000) + 1
@@ -375,6 +385,11 @@ class Connection(asyncio.Protocol):
         if meter is not None:
             meter.charge_out(len(data))
         self._writes.write(bytes(data))
+
+    def _note_produced(self, request: Request) -> None:
+        now_s = self.broker.clock.monotonic_s()
+        topics = request.body["topic_data"]
+        self._stalling.answered(now_s, topics[0]["name"] if topics else "", request.stored)
 
     def _is_in_debt(self) -> bool:
         """Of a quota of the API key: what exceeds it makes the client wait, not fail."""

@@ -13,6 +13,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.status import PortStatus
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.protocols.kafka.apis import (
@@ -28,6 +29,7 @@ from seb_appliance.protocols.kafka.apis import (
     transacting,
 )
 from seb_appliance.protocols.kafka.connection import Connection
+from seb_appliance.protocols.kafka.groups.telling import KnownMembers
 from seb_appliance.protocols.kafka.requests import HANDLERS
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import APIS
@@ -72,6 +74,7 @@ class Kafka(Server):
         self._all: dict[Connection, None] = {}  # in the order in which they came
         self._requests: Counter[str] = Counter()
         self._refusals = 0
+        broker.groups.members.add(KnownMembers(self.coordinator))
         self._server: asyncio.Server | None = None
         self._idle = asyncio.Event()
 
@@ -124,6 +127,8 @@ class Kafka(Server):
         for outcome in ("committed", "aborted"):
             number, labels = getattr(self.transactions, outcome), {"outcome": outcome}
             yield Sample("seb_kafka_transactions_total", text, "counter", number, labels)
+        text = "Kafka connections whose producers mostly wait for the window."
+        yield Sample("seb_kafka_stalled_producers", text, "gauge", self._stalled)
         text = "Requests of Kafka clients, by API."
         for api in APIS.values():
             labels = {"api": api.name}
@@ -136,10 +141,16 @@ class Kafka(Server):
     # --- what an operator asks ---
 
     @property
-    def count(self) -> int:
-        return len(self._all)
+    def _stalled(self) -> int:
+        now_s = self.broker.clock.monotonic_s()
+        return sum(one.stalled_at(now_s) is not None for one in self._all)
+
+    @property
+    def status(self) -> PortStatus:
+        return PortStatus("Kafka", len(self._all), self._stalled)
 
     def connected(self) -> Iterator[Connected]:
+        now_s = self.broker.clock.monotonic_s()
         for one in list(self._all):
             if one.has_key:
                 yield Connected(
@@ -153,6 +164,7 @@ class Kafka(Server):
                     one.received,
                     one.sent,
                     one.waiting,
+                    stalled=one.stalled_at(now_s),
                 )
 
     def disconnect(self, number: int) -> bool:

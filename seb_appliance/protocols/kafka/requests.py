@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.protocols.kafka.stalling import Stored
 from seb_appliance.protocols.kafka.wire.codec import Api, Message
 
 
@@ -37,7 +38,8 @@ class Caller(Protocol):
 
 class Request:
     """`body`: the message. `acquired`: memory of the answer, which is held until that is sent.
-    `interrupt`: called when the appliance stops, or the client goes, while this waits."""
+    `interrupt`: called when the appliance stops, or the client goes, while this waits. `stored`:
+    how long its records waited."""
 
     __slots__ = (
         "acquired",
@@ -49,6 +51,7 @@ class Request:
         "is_answered",
         "is_version_unknown",
         "message",
+        "stored",
         "version",
     )
 
@@ -65,6 +68,7 @@ class Request:
         self.message: Message | None = None
         self.acquired: Reservation | None = None
         self.interrupt: Callable[[], None] | None = None
+        self.stored: Stored | None = None
 
     def answer(self, message: Message | None) -> None:
         """None: the client wants no answer. Called once."""

@@ -14,6 +14,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.status import PortStatus
 from seb_appliance.clock import Timer
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
@@ -151,8 +152,8 @@ class Mqtt:
     # --- what an operator asks ---
 
     @property
-    def count(self) -> int:
-        return len(self._all)
+    def status(self) -> PortStatus:
+        return PortStatus("MQTT", len(self._all))
 
     def connected(self) -> Iterator[Connected]:
         """Those that have an API key, and then sessions whose clients are away."""

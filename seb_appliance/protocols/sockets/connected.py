@@ -7,10 +7,21 @@ from itertools import chain, count
 from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from seb_appliance.api.routes.manage.health import Sample
+from seb_appliance.broker.status import PortStatus
 from seb_appliance.errors import NotFoundError
 from seb_appliance.tasks import Supervisor, in_slices
 
 NUMBERS: Final = count(1)  # of connections, of all ports
+
+
+class Stalled(NamedTuple):
+    """A producer that has as many requests unanswered as it ever has, nearly all of the time, and
+    mostly waits for the window. `topic`: of its last request. `in_flight`: how many requests these
+    are. `window_s`: how long each waits for the window, on average."""
+
+    topic: str
+    in_flight: int
+    window_s: float
 
 
 class Connected(NamedTuple):
@@ -31,14 +42,15 @@ class Connected(NamedTuple):
     sent: int
     waiting: int
     until_us: int | None = None
+    stalled: Stalled | None = None
 
 
 @runtime_checkable
 class Source(Protocol):
-    """A port. `count`: of its connections."""
+    """A port."""
 
     @property
-    def count(self) -> int: ...
+    def status(self) -> PortStatus: ...
 
     def connected(self) -> Iterable[Connected]: ...
 
@@ -55,9 +67,8 @@ class AllConnections:
     def add(self, source: Source) -> None:
         self._sources.append(source)
 
-    @property
-    def count(self) -> int:
-        return sum(source.count for source in self._sources)
+    def ports(self) -> list[PortStatus]:
+        return [source.status for source in self._sources]
 
     async def find(self, words: str, most: int) -> tuple[list[Connected], int]:
         """Those whose client, API key or address has the words, at most so many; and how many there

@@ -18,12 +18,23 @@ from seb_appliance.protocols.sockets.connected import Connected, connections_of
 _TAG: Final = "Connections"
 
 
+class StalledOut(msgspec.Struct):
+    """A producer whose throughput the window bounds: it has as many requests unanswered as it ever
+    has (`in_flight`), nearly all of the time, and each waits `window_ms` for the window. `topic`:
+    of its last request. A shorter `linger` or `early_flush` of the topic helps, or larger
+    requests."""
+
+    topic: str
+    in_flight: int
+    window_ms: float
+
+
 class ConnectionOut(msgspec.Struct):
     """A client of the port of a protocol: its connection, or its session while it is away.
     `connection`: the number of that since the start. `client`: what it calls itself, such as an
     MQTT client id. `received` and `sent`: messages since it came; `waiting`: those that were sent
     and are not acknowledged. `until`: when the session of a client that is away ends; null while it
-    is connected."""
+    is connected. `stalled`: of a Kafka client; null if it is not."""
 
     connection: int
     protocol: str
@@ -36,6 +47,7 @@ class ConnectionOut(msgspec.Struct):
     sent: int
     waiting: int
     until: str | None
+    stalled: StalledOut | None
 
 
 class ConnectionsOut(msgspec.Struct):
@@ -57,12 +69,16 @@ _CONNECTION: Final = {
     "sent": 3,
     "waiting": 0,
     "until": None,
+    "stalled": None,
 }
 
 
 def _out(one: Connected) -> ConnectionOut:
     times = [None if at is None else format_time(at) for at in (one.since_us, one.until_us)]
-    return ConnectionOut(*one[:5], times[0], *one[6:10], times[1])
+    stalled = None
+    if one.stalled is not None:
+        stalled = StalledOut(*one.stalled[:2], round(one.stalled.window_s * 1000, 3))
+    return ConnectionOut(*one[:5], times[0], *one[6:10], times[1], stalled)
 
 
 @route(

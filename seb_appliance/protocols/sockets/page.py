@@ -29,6 +29,7 @@ def section(options: ApiOptions) -> Section:
             parts=["connection-rows"],
             rows=rows,
             total=total,
+            stalled=sum(port.stalled for port in found.ports()),
             words=words,
             path=link(_PATH, filter=words),
             problem=problem,

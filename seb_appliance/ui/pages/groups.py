@@ -31,6 +31,7 @@ _HOWS: Final = {
     "shift": "forward by this many records, or back (-100)",
 }
 _ROWS_SHOWN: Final = 200
+_MEMBERS_SHOWN: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,8 @@ async def _group_page(visit: Visit, group: str, problem: FormProblem | None = No
         parts=["group-topics"],
         view=view,
         lines=_lines(visit, view),
+        membership=await visit.broker.groups.membership(group, lambda _group, _topic: True),
+        members_shown=_MEMBERS_SHOWN,
         topic_count=len(topics),
         problem=problem,
         path=path if number == 1 else f"{path}?page={number}",

@@ -77,8 +77,33 @@ class GroupTopicOut(msgspec.Struct):
     lag_seconds: float
 
 
+class MemberOut(msgspec.Struct):
+    """A member of a group. `instance_id`: of a static member. `subscribed` and `assigned`: those
+    topics that the API key may see (partition 2 of `orders` is `orders.kafka-2`); null while the
+    group is not stable, or if the members do not say it in the way of consumers."""
+
+    member_id: str
+    instance_id: str | None
+    client: str
+    address: str
+    subscribed: list[str] | None
+    assigned: list[str] | None
+
+
+class MembershipOut(msgspec.Struct):
+    """The members that a group has by the Kafka protocol. `state`, `generation` and `assignor` are
+    Kafka's; `assignor` is empty while the group is not stable."""
+
+    protocol: str
+    state: str
+    generation: int
+    assignor: str
+    members: list[MemberOut]
+
+
 class GroupSummary(msgspec.Struct):
-    """A group: totals of those of its topics that the API key may see."""
+    """A group: totals of those of its topics that the API key may see. `member_count`: of the
+    Kafka protocol."""
 
     group: str
     topic_count: int
@@ -87,10 +112,14 @@ class GroupSummary(msgspec.Struct):
     lag_seconds: float
     last_commit: str | None
     lease: LeaseOut | None
+    member_count: int
 
 
 class GroupOut(GroupSummary):
+    """`membership` is null if the group has no members by the Kafka protocol."""
+
     topics: list[GroupTopicOut]
+    membership: MembershipOut | None
 
 
 class GroupsOut(msgspec.Struct):
@@ -130,11 +159,12 @@ class ResetOut(msgspec.Struct):
 
 def _summary(
     view: GroupView,
-) -> tuple[str, int, int, int, float, str | None, LeaseOut | None]:
+) -> tuple[str, int, int, int, float, str | None, LeaseOut | None, int]:
     lag = view.lag
     committed = None if view.committed_us is None else format_time(view.committed_us)
     lease = msgspec.convert(view.lease, LeaseOut | None, from_attributes=True)
-    return view.group, len(view.topics), lag.records, lag.bytes, lag.seconds, committed, lease
+    lags = lag.records, lag.bytes, lag.seconds
+    return view.group, len(view.topics), *lags, committed, lease, view.member_count
 
 
 def _topic_out(view: GroupTopicView) -> GroupTopicOut:
@@ -239,6 +269,23 @@ _SUMMARY: Final = {
     "lag_seconds": 0.73,
     "last_commit": "2026-11-21T10:00:00.000123Z",
     "lease": _LEASE,
+    "member_count": 1,
+}
+_MEMBERSHIP: Final = {
+    "protocol": "Kafka",
+    "state": "Stable",
+    "generation": 3,
+    "assignor": "range",
+    "members": [
+        {
+            "member_id": "billing-7c2f6a0e-5c2b-4f0f-9a55-0d2a1b7f3c11",
+            "instance_id": None,
+            "client": "billing",
+            "address": "192.0.2.7",
+            "subscribed": ["orders.eu"],
+            "assigned": ["orders.eu", "orders.eu.kafka-1"],
+        }
+    ],
 }
 _GROUP: Final = {
     **_SUMMARY,
@@ -256,6 +303,7 @@ _GROUP: Final = {
             "lag_seconds": 0.73,
         }
     ],
+    "membership": _MEMBERSHIP,
 }
 
 
@@ -302,7 +350,7 @@ async def list_groups(ctx: RequestContext) -> object:
     "/v1/groups/{group}",
     "getGroup",
     tag="Groups",
-    summary="Show a group: its offsets, its lag and its lease",
+    summary="Show a group: its offsets, its lag, its lease and its members",
     replies=json_reply(GroupOut, _GROUP, "The group"),
     errors=(GroupNotFoundError,),
 )
@@ -311,7 +359,9 @@ async def get_group(ctx: RequestContext) -> object:
     if not sees(ctx.group, None):
         ctx.broker.authorize(ctx.call.key, "consume", group=ctx.group)
     view = await ctx.broker.groups.describe(ctx.group, sees)
-    return GroupOut(*_summary(view), list(map(_topic_out, view.topics)))
+    found = await ctx.broker.groups.membership(ctx.group, sees)
+    membership = msgspec.convert(found, MembershipOut | None, from_attributes=True)
+    return GroupOut(*_summary(view), list(map(_topic_out, view.topics)), membership)
 
 
 @route(

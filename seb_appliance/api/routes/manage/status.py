@@ -196,7 +196,15 @@ _STATUS: Final = {
         "linger_ms": 1640,
         "failure": "",
     },
-    "counts": {"topics": 14, "groups": 6, "connections": 3, "api_keys": 11, "records": 1204338},
+    "ports": [{"protocol": "MQTT", "connections": 3, "stalled": 0}],
+    "counts": {
+        "topics": 14,
+        "groups": 6,
+        "members": 0,
+        "connections": 3,
+        "api_keys": 11,
+        "records": 1204338,
+    },
     "ready": True,
     "problems": [],
 }

@@ -8,7 +8,7 @@ import click
 
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import Json, ListsByDefault, Result, talks
-from seb_appliance.cli.output import moment, table
+from seb_appliance.cli.output import moment, span, table
 
 
 @click.group(cls=ListsByDefault)
@@ -21,7 +21,8 @@ def connections() -> None:
 def list_connections(client: HttpClient) -> Result:
     """List who is connected, and who has a session and is away."""
     answer = client.ask("GET", "connections")
-    names = ("number", "client", "protocol", "API key", "address", "since", "received", "sent")
+    whose = ("number", "client", "protocol", "API key", "address")
+    names = (*whose, "since", "received", "sent", "stalled")
     rows = map(_row, answer["connections"])
     return Result(answer, lambda _: table(names, rows, "no client is connected or has a session"))
 
@@ -30,7 +31,11 @@ def _row(one: Json) -> tuple[Any, ...]:
     names = ("connection", "client", "protocol", "api_key_id", "address")
     shown = (one[name] for name in names)
     since = f"away until {moment(one['until'])}" if one["until"] else moment(one["since"])
-    return (*shown, since, one["received"], one["sent"])
+    stalled = one["stalled"]
+    if stalled is not None:
+        waits = span(stalled["window_ms"] / 1000)
+        stalled = f"{stalled['in_flight']:,} wait {waits} for the window of {stalled['topic']}"
+    return (*shown, since, one["received"], one["sent"], stalled)
 
 
 @connections.command()

@@ -16,6 +16,7 @@ from seb_appliance.protocols.kafka.records.incoming import Incoming, ProducerOf
 from seb_appliance.protocols.kafka.records.reading import read_batches, read_batches_in_slices
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
+from seb_appliance.protocols.kafka.stalling import Stored
 from seb_appliance.protocols.kafka.wire.codec import Message
 from seb_appliance.tasks import in_slices
 
@@ -59,7 +60,8 @@ class _Part:
         self.offset = -1
         self.no_room: SebError | None = None
 
-    def stored(self, admitted: Any, window_s: float, put_s: float) -> None:  # noqa: ARG002
+    def stored(self, admitted: Any, window_s: float, put_s: float) -> None:
+        self._produce.waited(Stored(window_s, put_s))
         if not isinstance(admitted, Duplicate):
             self.offset = admitted.offset
         elif admitted.produced is None:
@@ -135,6 +137,9 @@ class _Produce:
             for part in parts:
                 part.refuse(code, "")
         self.told()
+
+    def waited(self, stored: Stored) -> None:
+        self._request.stored = max(self._request.stored or stored, stored)
 
     def told(self) -> None:
         """A part is stored or refused, or all are begun."""

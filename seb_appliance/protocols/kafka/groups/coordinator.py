@@ -163,6 +163,13 @@ class Coordinator:
         self._forget_if_unused(found)
         return ErrorCode.NONE
 
+    def with_members(self) -> list[str]:
+        return [name for name, group in self._groups.items() if group.members]
+
+    def members_of(self, group: str) -> int:
+        found = self._groups.get(group)
+        return 0 if found is None else len(found.members)
+
     @property
     def counts(self) -> Counts:
         members = sum(len(group.members) for group in self._groups.values())

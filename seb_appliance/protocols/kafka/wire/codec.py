@@ -144,6 +144,11 @@ def codec(key: int, version: int, side: Side) -> tuple[Reader, Writer]:
     return structure(fields, version, flexible=api.is_flexible(version))
 
 
+def reader_of(fields: str) -> Reader:
+    """Of what clients put into a field of bytes; not all of it needs to be named."""
+    return _structure(_fields(iter(fields.split())), 0, flexible=False)[0]
+
+
 def read_request(key: int, version: int, frame: Frame, at: int) -> Message:
     """The body of a request, which begins at `at`. Bytes after it are ignored, as Kafka does:
     librdkafka sends three when it asks for the metadata of all topics. Raises BadMessageError."""
