@@ -146,7 +146,7 @@ def codec(key: int, version: int, side: Side) -> tuple[Reader, Writer]:
 
 def reader_of(fields: str) -> Reader:
     """Of what clients put into a field of bytes; not all of it needs to be named."""
-    return _structure(_fields(iter(fields.split())), 0, flexible=False)[0]
+    return structure(_fields(iter(fields.split())), 0, flexible=False)[0]
 
 
 def read_request(key: int, version: int, frame: Frame, at: int) -> Message:
