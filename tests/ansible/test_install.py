@@ -18,6 +18,7 @@ import pytest
 
 from tests.ansible.installed import DOMAIN, Installed, bare
 from tests.ansible.playing import Played, read_defaults, render
+from tests.support import kafka_client
 from tests.support.mqtt_client import Client, connect
 from tests.support.servers.s3_server import NotInstalledError, free_port
 
@@ -54,6 +55,8 @@ def installing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installing]
             seb_appliance_settings=SETTINGS,
             seb_appliance_mqtt="tls",
             seb_appliance_mqtt_port=free_port(),
+            seb_appliance_kafka="tls",
+            seb_appliance_kafka_port=free_port(),
         ) as machine:
             check_before = machine.play("site.yml", "--check", "--diff")
             began_s = time.monotonic()
@@ -200,10 +203,23 @@ def test_mqtt_has_the_certificate_of_caddy(installed: Installed) -> None:
     assert installed.values("mqtt") == ["safe"]
 
 
+def test_kafka_has_the_certificate_too_and_tells_clients_the_domain(installed: Installed) -> None:
+    port = installed.variables["seb_appliance_kafka_port"]
+    password = installed.headers()["Authorization"].removeprefix("Bearer ")
+
+    async def brokers() -> list[dict[str, object]]:
+        trust = installed.trust()
+        async with kafka_client.connected(port, password, host=DOMAIN, tls=trust) as client:
+            return (await client.ask("Metadata", 8, topics=None))["brokers"]  # type: ignore[no-any-return]
+
+    (broker,) = asyncio.run(brokers())
+    assert (broker["host"], broker["port"]) == (DOMAIN, port)
+
+
 def test_the_copy_of_the_certificate_is_for_the_appliance_alone_and_made_by_a_timer(
     installed: Installed,
 ) -> None:
-    machine, copy = installed.machine, "/var/lib/seb-certificate/mqtt.pem"
+    machine, copy = installed.machine, "/var/lib/seb-certificate/caddy.pem"
     assert machine.answers("systemctl", "is-active", "seb-certificate.timer")
     before = machine.ask("cat", copy)
     machine.ask("rm", copy)
@@ -227,7 +243,9 @@ def test_the_rules_of_the_firewall_load(installed: Installed) -> None:
     https = installed.variables["seb_appliance_https_port"]
     assert "tcp dport 22 accept" in rules.read_text()
     assert str(https) in rules.read_text()
-    assert f"tcp dport {installed.variables['seb_appliance_mqtt_port']} acc" in rules.read_text()
+    for protocol in ("mqtt", "kafka"):
+        port = installed.variables[f"seb_appliance_{protocol}_port"]
+        assert f"tcp dport {port} accept" in rules.read_text()
 
 
 def test_a_wrong_setting_is_refused_in_a_sentence_and_changes_nothing(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ import pytest
 import yaml
 
 from seb_appliance.settings import SETTINGS
-from tests.ansible.playing import PLAYBOOKS, ROLE, ROOT, play
+from tests.ansible.playing import PLAYBOOKS, ROLE, ROOT, play, read_defaults, render
 
 VARIABLES = {
     "seb_appliance_wheel": "no-such.whl",
     "seb_appliance_bucket": "s3://orders/seb",
 }
+WHEEL = {"seb_appliance_wheel": "seb_appliance-0.1.0-py3-none-any.whl"}
 
 
 def read(path: Path) -> Any:
@@ -106,6 +108,8 @@ def test_ansible_reads_the_playbook(playbook: str, tmp_path: Path) -> None:
         ({"seb_appliance_mqtt": "on"}, "value of seb_appliance_mqtt must be one of"),
         ({"seb_appliance_mqtt": "tls"}, "needs seb_appliance_domain"),
         ({"seb_appliance_wheel": "other.whl"}, "is not a wheel of the appliance"),
+        ({**WHEEL, "seb_appliance_kafka": "tls"}, "needs seb_appliance_domain"),
+        ({**WHEEL, "seb_appliance_kafka": "plain"}, "needs seb_appliance_kafka_advertise"),
     ],
 )
 def test_a_wrong_variable_is_refused_before_anything_is_done(
@@ -123,3 +127,42 @@ def test_without_a_bucket_nothing_is_done(tmp_path: Path) -> None:
     played = play("site.yml", wheel_only, tmp_path, "--check")
     assert played.exit_code == 2
     assert "missing required arguments: seb_appliance_bucket" in played.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("given", "settings"),
+    [
+        ({"seb_appliance_kafka": "none"}, {}),
+        (
+            {"seb_appliance_kafka": "tls", "seb_appliance_domain": "broker.example"},
+            {
+                "kafka_port": 9093,
+                "kafka_advertise": "broker.example:9093",
+                "kafka_tls_certificate": "/var/lib/seb-certificate/caddy.pem",
+            },
+        ),
+        (
+            {
+                "seb_appliance_kafka": "plain",
+                "seb_appliance_kafka_port": 9192,
+                "seb_appliance_kafka_advertise": "192.0.2.7",
+            },
+            {"kafka_port": 9192, "kafka_advertise": "192.0.2.7:9192"},
+        ),
+    ],
+)
+def test_kafka_is_set_up_and_let_through_the_firewall(
+    given: dict[str, object], settings: dict[str, object], tmp_path: Path
+) -> None:
+    known = {**read_defaults(), **read(ROLE / "vars" / "main.yml"), **VARIABLES, **given}
+    known["ansible_facts"] = {"all_ipv6_addresses": []}
+    render("seb.toml.j2", known, tmp_path / "seb.toml", tmp_path)
+    written = tomllib.loads((tmp_path / "seb.toml").read_text())
+    found = {name: value for name, value in written.items() if name.startswith("kafka")}
+    assert found == (settings and {**settings, "kafka_host": "0.0.0.0"})
+    render("nftables.conf.j2", {**known, "seb_appliance_ssh_port": 22}, tmp_path / "nft", tmp_path)
+    passed = (
+        f"tcp dport {settings.get('kafka_port', 9093)} accept" in (tmp_path / "nft").read_text()
+    )
+    assert passed is bool(settings)
