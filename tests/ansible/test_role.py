@@ -108,7 +108,7 @@ def test_ansible_reads_the_playbook(playbook: str, tmp_path: Path) -> None:
         ({"seb_appliance_mqtt": "on"}, "value of seb_appliance_mqtt must be one of"),
         ({"seb_appliance_mqtt": "tls"}, "needs seb_appliance_domain"),
         ({"seb_appliance_wheel": "other.whl"}, "is not a wheel of the appliance"),
-        ({**WHEEL, "seb_appliance_kafka": "tls"}, "need seb_appliance_domain"),
+        ({**WHEEL, "seb_appliance_kafka": "tls"}, "needs seb_appliance_domain"),
         ({**WHEEL, "seb_appliance_kafka": "plain"}, "needs seb_appliance_kafka_advertise"),
     ],
 )
