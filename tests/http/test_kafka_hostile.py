@@ -134,7 +134,7 @@ async def _settled(running):
     async with asyncio.timeout(60):
         while broker.pending.used or broker.reading.used or running[1]._all:
             running[1].transactions.close()
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
 
 async def _works(running):
