@@ -175,6 +175,7 @@ def _offset(
     if found is None:
         return none
     return {
+        **none,
         "committed_offset": found.offset,
         "committed_leader_epoch": 0,
         "metadata": found.metadata,
