@@ -102,7 +102,7 @@ class _Fetch:
         if name is not None and not self._request.may("consume", name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         for one in asked["partitions"]:
-            part = _Part(one["partition"], one["fetch_offset"], one["partition_max_bytes"])
+            part = _Part(one["partition"], one["fetch_offset"], max(1, one["partition_max_bytes"]))
             part.code = code
             part.topic = "" if code else topic_of(name, part.index)
             yield part
