@@ -123,7 +123,7 @@ async def test_an_older_producer_with_the_same_id_is_fenced(running, topic):
         assert new.identity["producer_id"] == old.identity["producer_id"]
         assert new.identity["producer_epoch"] == old.identity["producer_epoch"] + 1
         assert await old.add(topic) == [ErrorCode.PRODUCER_FENCED]
-        assert await old.send(topic, 1, b"old") == ErrorCode.PRODUCER_FENCED
+        assert await old.send(topic, 1, b"old") == ErrorCode.INVALID_PRODUCER_EPOCH
         assert await old.end(commits=True) == ErrorCode.PRODUCER_FENCED
         assert await old.end(True, 1) == ErrorCode.INVALID_PRODUCER_EPOCH
         again = await first.call(
