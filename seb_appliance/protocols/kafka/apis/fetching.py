@@ -91,7 +91,6 @@ class _Fetch:
         self._all = [part for _, parts in self._topics for part in parts]
         self._waiters = list[Waiter]()
         self._timer: Timer | None = None
-        self._is_over = False  # wait no more
         self._found_bytes = 0
 
     def _parts(self, asked: Message) -> Iterable[_Part]:
@@ -119,8 +118,7 @@ class _Fetch:
     @property
     def _is_enough(self) -> bool:
         return (
-            self._is_over
-            or self._found_bytes >= self._request.body["min_bytes"]
+            self._found_bytes >= self._request.body["min_bytes"]
             or any(part.code for part in self._all)
             or self._broker.clock.monotonic_s() >= self._until_s
         )
@@ -169,7 +167,7 @@ class _Fetch:
             if not part.topic:
                 continue
             try:
-                most_bytes = await self._room(held, min(left_bytes, part.max_bytes))
+                most_bytes = await self._room(held, min(left_bytes, max(1, part.max_bytes)))
                 result = await self._broker.read(part.topic, self._asked(part, most_bytes))
                 part.found(result)
                 if most_bytes > 0:
@@ -207,10 +205,11 @@ class _Fetch:
         clock = self._broker.clock
         self._timer = clock.call_later(self._until_s - clock.monotonic_s(), self._interrupt)
         for part in self._all:
-            if part.topic and not part.records:
+            if part.topic:
+                end = part.ends[1]  # all up to there is read, or compacted away
                 try:
                     waiter = self._broker.wait_at_end(
-                        part.topic, part.offset, None, self._owner, self._woken
+                        part.topic, end, None, self._owner, self._woken
                     )
                 except SebError as error:
                     part.refuse(error)
@@ -221,24 +220,31 @@ class _Fetch:
                 self._waiters.append(waiter)
 
     def _interrupt(self) -> None:
-        self._is_over = True
-        self._woken()
+        """The time is over. Nothing has changed since the last look: a waiter would have told."""
+        if self._leave():
+            self._request.answer(self._answer())
 
     def _woken(self) -> None:
         """Something has changed: look again, once."""
-        if self._timer is None:
+        if not self._leave():
             return
+        outcome = self.look()
+        if isinstance(outcome, dict):
+            self._request.answer(outcome)
+        elif outcome is not None:
+            self._request.caller.run(self._request, outcome)
+
+    def _leave(self) -> bool:
+        """Wait no more. False: it did not wait."""
+        if self._timer is None:
+            return False
         self._timer.cancel()
         self._timer = None
         self._request.interrupt = None
         for waiter in self._waiters:
             waiter.leave()
         self._waiters.clear()
-        outcome = self.look()
-        if isinstance(outcome, dict):
-            self._request.answer(outcome)
-        elif outcome is not None:
-            self._request.caller.run(self._request, outcome)
+        return True
 
     def _answer(self) -> Message:
         return {
