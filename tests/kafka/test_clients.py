@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.kafka.broker import KafkaBroker, kafka_broker
-from tests.kafka.clients import CLIENTS, Client, Driver, driving
+from tests.kafka.clients import CLIENTS, WITHIN_S, Client, Driver, driving
 
 pytestmark = pytest.mark.slow
 every_client = pytest.mark.parametrize("client", [client.param() for client in CLIENTS])
@@ -115,15 +115,19 @@ async def seen(members: list[Driver], count: int) -> None:
 
 async def together(members: list[Driver], reached: Any) -> None:
     """Wait for what all of them together have told."""
-    async with asyncio.timeout(90):
-        while not reached():
-            for member in members:
-                assert not member.ended or member.process.returncode == -9, member.said
-                member.told.clear()
-            waiting = [asyncio.create_task(one.told.wait()) for one in members if not one.ended]
-            _, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in rest:
-                task.cancel()
+    try:
+        async with asyncio.timeout(WITHIN_S):
+            while not reached():
+                for member in members:
+                    assert not member.ended or member.process.returncode == -9, member.said
+                    member.told.clear()
+                waiting = [asyncio.create_task(one.told.wait()) for one in members if not one.ended]
+                _, rest = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in rest:
+                    task.cancel()
+    except TimeoutError:
+        told = [f"{len(numbers(one))} records, {one.said}" for one in members]
+        raise AssertionError(f"not after {WITHIN_S} s: {told}") from None
 
 
 @every_client
