@@ -18,6 +18,7 @@ import pytest_asyncio
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.lake.jobs import BadRow
+from seb_appliance.broker.status import PortStatus
 from seb_appliance.formats.lake.tables import Column
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import http_server
@@ -47,6 +48,7 @@ def script(place: str) -> str:
 class Port:
     """One with a client whose name is a script."""
 
+    status = PortStatus("MQTT", 1)
     count = 1
 
     def connected(self) -> list[Connected]:

@@ -34,12 +34,14 @@ from seb_appliance.tasks import in_slices
 _log = logging.getLogger(__name__)
 
 PRODUCE: Final = 0
+FETCH: Final = 1
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 _BEFORE_KEY: Final = {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE}
 
 _NO_TOKEN: Final = bytes(4)  # an empty answer
+_CHANGES_UNTIL: Final = 8  # bytes of a request up to and with its correlation id
 _HEAD: Final = struct.Struct(">hhih")  # API, version, correlation id, length of the client id
 _HELD_FROM_BYTES: Final = 16 * limits.KIB  # an unfinished request of more is held in `pending`
 _TURN_S: Final = 0.002  # work between two turns of the event loop
@@ -78,6 +80,8 @@ class Connection(asyncio.Protocol):
         self._timer: Timer | None = None
         self._heard_s = server.broker.clock.monotonic_s()
         self._unsent: list[Reservation] = []
+        # A consumer that waits repeats its Fetch: its version and bytes, and its message.
+        self._last_fetch: tuple[tuple[int, bytes], Message] = (-1, b""), {}
         self._key: ApiKeyView | None = None
         self._has_quotas = False  # of a changed API key the connection ends
         self.wants_token = False
@@ -251,12 +255,18 @@ class Connection(asyncio.Protocol):
             request = Request(self, api, 0, correlation_id, {})
             request.is_version_unknown = True
         else:
-            at = _HEAD.size + max(0, length)
-            if length >= 0:
-                self.client_id = frame[_HEAD.size : at].decode("utf-8", "replace")
-            if api.is_flexible(version):
-                at = _skip_tags(frame, at)
-            body = read_request(key, version, frame, at)
+            rest = (version, frame[_CHANGES_UNTIL:]) if key == FETCH else None
+            if rest is not None and rest == self._last_fetch[0]:
+                body = self._last_fetch[1]
+            else:
+                at = _HEAD.size + max(0, length)
+                if length >= 0:
+                    self.client_id = frame[_HEAD.size : at].decode("utf-8", "replace")
+                if api.is_flexible(version):
+                    at = _skip_tags(frame, at)
+                body = read_request(key, version, frame, at)
+                if rest is not None:
+                    self._last_fetch = rest, body
             request = Request(self, api, version, correlation_id, body)
         self._server.counted(api.name)
         if key == PRODUCE and request.body["acks"] != 0:

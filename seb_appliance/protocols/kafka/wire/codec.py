@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import groupby
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from seb_appliance.protocols.kafka.wire import schemas
 from seb_appliance.protocols.kafka.wire.types import (
+    LAYOUTS,
     NO_UUID,
     NUMBERS,
     UUID,
@@ -176,45 +178,89 @@ def write_response(key: int, version: int, correlation_id: int, message: Message
 
 def structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tuple[Reader, Writer]:
     """Reads and writes a structure of these fields."""
-    plain, tagged = list[tuple[Field, Reader, Writer]](), dict[int, tuple[Field, Reader, Writer]]()
-    for field in fields:
-        if version in field.versions:
-            both = _value(field, version, flexible=flexible)
-            if field.tag is None:
-                plain.append((field, *both))
-            else:
-                tagged[field.tag] = (field, *both)
-    readers = [(field.name, read) for field, read, _ in plain]
-    writers = [(field.name, field.default, write) for field, _, write in plain]
+    there = [field for field in fields if version in field.versions]
+    tagged = {
+        field.tag: (field.name, *_value(field, version, flexible=flexible))
+        for field in there
+        if field.tag is not None
+    }
+    plain = [field for field in there if field.tag is None]
+    steps = list[tuple[_ReadStep, _WriteStep]]()
+    for is_number, neighbours in groupby(plain, _is_number):
+        if is_number:
+            steps.append(_numbers(list(neighbours)))
+        else:
+            steps += [
+                _one(field, *_value(field, version, flexible=flexible)) for field in neighbours
+            ]
+    readers, writers = [step for step, _ in steps], [step for _, step in steps]
     missing = {field.name: field.default for field in fields}
 
     def read(frame: Frame, at: int) -> tuple[Message, int]:
         found = missing.copy()
-        for name, read_one in readers:
-            found[name], at = read_one(frame, at)
+        for step in readers:
+            at = step(frame, at, found)
         if flexible:
             count, at = read_uvarint(frame, at)
             for _ in range(frame.count(count, at)):
                 number, at = read_uvarint(frame, at)
                 length, at = read_uvarint(frame, at)
                 if number in tagged:
-                    field, read_one, _ = tagged[number]
-                    found[field.name], _ = read_one(frame, at)
+                    name, read_one, _ = tagged[number]
+                    found[name], _ = read_one(frame, at)
                 at += length
         return found, at
 
     def write(out: bytearray, value: Message) -> None:
-        for name, default, write_one in writers:
-            write_one(out, value.get(name, default))
+        for step in writers:
+            step(out, value)
         if flexible:
-            given = [(tag, one) for tag, one in tagged.items() if one[0].name in value]
+            given = [(tag, one) for tag, one in tagged.items() if one[0] in value]
             write_uvarint(out, len(given))
-            for tag, (field, _, write_one) in given:
+            for tag, (name, _, write_one) in given:
                 inner = bytearray()
-                write_one(inner, value[field.name])
+                write_one(inner, value[name])
                 write_uvarint(out, tag)
                 write_uvarint(out, len(inner))
                 out += inner
+
+    return read, write
+
+
+_ReadStep: TypeAlias = Callable[[Frame, int, Message], int]
+_WriteStep: TypeAlias = Callable[[bytearray, Message], None]
+
+
+def _is_number(field: Field) -> bool:
+    return isinstance(field.kind, str) and field.kind in LAYOUTS and not field.is_array
+
+
+def _numbers(fields: list[Field]) -> tuple[_ReadStep, _WriteStep]:
+    """Of neighbours that are numbers: all at once, which takes a third of the time."""
+    whole = struct.Struct(">" + "".join(LAYOUTS[str(field.kind)] for field in fields))
+    unpack, pack, size = whole.unpack_from, whole.pack, whole.size
+    names = [field.name for field in fields]
+    defaults = [(field.name, field.default) for field in fields]
+
+    def read(frame: Frame, at: int, found: Message) -> int:
+        found.update(zip(names, unpack(frame, at), strict=True))
+        return at + size
+
+    def write(out: bytearray, value: Message) -> None:
+        out += pack(*[value.get(name, default) for name, default in defaults])
+
+    return read, write
+
+
+def _one(field: Field, read_one: Reader, write_one: Writer) -> tuple[_ReadStep, _WriteStep]:
+    name, default = field.name, field.default
+
+    def read(frame: Frame, at: int, found: Message) -> int:
+        found[name], at = read_one(frame, at)
+        return at
+
+    def write(out: bytearray, value: Message) -> None:
+        write_one(out, value.get(name, default))
 
     return read, write
 

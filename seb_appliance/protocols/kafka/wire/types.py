@@ -81,14 +81,9 @@ def write_uvarint(out: bytearray, value: int) -> None:
     out.append(value)
 
 
-NUMBERS: Final = {
-    "bool": _number(">?"),
-    "i8": _number(">b"),
-    "i16": _number(">h"),
-    "i32": _number(">i"),
-    "i64": _number(">q"),
-    "u16": _number(">H"),
-}
+# As `struct` has them.
+LAYOUTS: Final = {"bool": "?", "i8": "b", "i16": "h", "i32": "i", "i64": "q", "u16": "H"}
+NUMBERS: Final = {kind: _number(f">{layout}") for kind, layout in LAYOUTS.items()}
 
 _read_i16, _write_i16 = NUMBERS["i16"]
 _read_i32, _write_i32 = NUMBERS["i32"]
