@@ -76,7 +76,6 @@ class Connection(asyncio.Protocol):
         self._scheduled = self._is_clogged = self._closing = self._finishing = False
         self._reading = True
         self._pause: Timer | None = None  # until a quota allows more
-        self._retry: Timer | None = None
         self._timer: Timer | None = None
         self._heard_s = server.broker.clock.monotonic_s()
         self._unsent: list[Reservation] = []
@@ -106,7 +105,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._closing = True
-        for timer in (self._timer, self._pause, self._retry):
+        for timer in (self._timer, self._pause):
             if timer is not None:
                 timer.cancel()
         if self._task is not None:

@@ -160,6 +160,8 @@ class Transactions:
             return
         self._stop_timer(found)
         found.storing = asyncio.create_task(self._store(key, found, held, address))
+        # Its error is told to who waits, if anybody still does.
+        found.storing.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(found.storing)  # also if this client goes away
 
     async def _store(self, key: ApiKeyView, found: _Open, held: Held, address: str) -> None:
