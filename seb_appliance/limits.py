@@ -265,10 +265,12 @@ MQTT_RETAINED_LOOKUPS_MAX: Final = 1_000  # of a connection, that wait
 # Kafka
 KAFKA_CONNECTIONS_MAX: Final = 10_000
 KAFKA_CONNECT_S_MAX: Final = 10  # from the connection to an API key
-KAFKA_FIRST_REQUEST_BYTES_MAX: Final = 64 * KIB  # before an API key has come
+KAFKA_FIRST_REQUEST_BYTES_MAX: Final = 8 * KIB  # before an API key has come
 KAFKA_REQUEST_BYTES_MAX: Final = MIB  # of all but Produce
 KAFKA_PRODUCE_BYTES_MAX: Final = 16 * MIB + 64 * KIB
 KAFKA_TRANSACTION_MS_MAX: Final = 900_000  # from its first records to its end
+KAFKA_TRANSACTIONAL_ID_CHARACTERS_MAX: Final = 256
+KAFKA_FETCH_WAIT_MS_MAX: Final = 60_000  # a longer wait is lowered
 KAFKA_TRANSACTIONS_MAX: Final = 10_000  # transactional ids
 KAFKA_IN_FLIGHT_MAX: Final = 32  # requests of a connection that are not answered
 KAFKA_UNFINISHED_S_MAX: Final = 60  # for the rest of a request

@@ -153,7 +153,7 @@ async def test_each_operation_needs_its_grant(running):
             ("ListOffsets", {"topics": topics}, topic),
             ("OffsetCommit", {"group_id": "mine", "topics": topics}, group),
             ("OffsetFetch", {"groups": [{"group_id": "mine", "topics": None}]}, group),
-            ("OffsetDelete", {"group_id": "elsewhere", "topics": topics}, topic),
+            ("OffsetDelete", {"group_id": "elsewhere", "topics": topics}, group),
             ("FindCoordinator", {"coordinator_keys": ["mine"]}, group),
             ("FindCoordinator", {"key_type": 1, "coordinator_keys": ["t"]}, 53),
             ("JoinGroup", {"group_id": "mine"}, group),
@@ -161,7 +161,7 @@ async def test_each_operation_needs_its_grant(running):
             ("Heartbeat", {"group_id": "mine"}, group),
             ("LeaveGroup", {"group_id": "mine"}, group),
             ("DescribeGroups", {"groups": ["mine"]}, group),
-            ("DeleteGroups", {"groups_names": ["mine"]}, 69),  # it is not shown
+            ("DeleteGroups", {"groups_names": ["mine"]}, group),
             ("CreateTopics", {"topics": [{"name": "new", "num_partitions": 1}]}, topic),
             ("DeleteTopics", {"topics": [named]}, topic),
             ("CreatePartitions", {"topics": [named]}, topic),

@@ -325,6 +325,7 @@ class Appends:
             reservation,
             sum(map(_count, produce.values())),
             timeout_ms,
+            is_held=transaction.held is not None,
         )
         committed: dict[str, int] = {}
         for commit in transaction.commits:
@@ -403,12 +404,15 @@ class Appends:
         reservation: Reservation,
         count: int,
         timeout_ms: int | None = None,
+        *,
+        is_held: bool = False,
     ) -> Stored | Duplicate:
         """`Writes.store` of a request whose body `reservation` holds; `count` records of it are
-        decoded one by one."""
+        decoded one by one. `is_held`: the memory of all of it was reserved before."""
 
         def command() -> Admitted | Duplicate:
-            self._pending.check(reservation.owner, 0)  # the body alone may fill a share
+            if not is_held:  # the body alone may fill a share
+                self._pending.check(reservation.owner, 0)
             reservation.grow_anyway(limits.PENDING_CALL_BYTES + count * limits.PENDING_RECORD_BYTES)
             decided = admit()
             if isinstance(decided, Admitted):

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -41,6 +41,9 @@ class Admitted(msgspec.Struct, frozen=True, gc=False):
     result: Any
     linger_ms: int
     early_flush: bool = False
+
+
+UNTIL_KNOWN_MS: Final = 1 << 31  # a timeout: weeks, by when the process has ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +95,8 @@ class Writes:
     ) -> Admitted | Duplicate | None:
         """Decide a command. If it is admitted, `on_done` is called once: when it is stored, when
         it never will be, or after `timeout_ms` (at most, and by default, the appliance's
-        acknowledgement timeout). Otherwise `on_done` is never called.
+        acknowledgement timeout; UNTIL_KNOWN_MS: not before it is known). Otherwise `on_done` is
+        never called.
 
         Takes `reservation` over: it is held until the window is done. Raises Refusal, or SebError
         where nothing is taken now.
@@ -110,7 +114,9 @@ class Writes:
             return decided
         now_s = self.clock.monotonic_s()
         waiters = self._waiters
-        if timeout_ms is not None and timeout_ms < self._ack_timeout_ms:
+        if timeout_ms is not None and (
+            timeout_ms < self._ack_timeout_ms or timeout_ms == UNTIL_KNOWN_MS
+        ):
             waiters = self._new_waiters(decided.window, timeout_ms)
         elif waiters is None or waiters.window is not decided.window:
             # One timer serves all callers with the default timeout.
@@ -225,6 +231,8 @@ class Writes:
 
     def _new_waiters(self, window: Window, timeout_ms: int | None) -> WindowWaiters:
         wait_ms = min(timeout_ms or self._ack_timeout_ms, self._ack_timeout_ms)
+        if timeout_ms == UNTIL_KNOWN_MS:
+            wait_ms = UNTIL_KNOWN_MS
         return WindowWaiters(window, self.pending, self.clock, self._counters, wait_ms)
 
 

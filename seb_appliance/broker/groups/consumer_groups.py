@@ -325,8 +325,10 @@ class ConsumerGroups:
         def admit(window: Window) -> Action | None:
             stood = self._admission.offsets_of(group)
             gone = [name for name in topics if name in stood]
-            if not gone and stood:
-                return None
+            if not gone:
+                if self._admission.is_there(group):
+                    return None
+                raise no_such_group(group)
             kept = self._admission.committed_except(group, gone)
             self._admission.admit_deleted(window, group)
             if kept:

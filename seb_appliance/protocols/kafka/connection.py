@@ -41,6 +41,7 @@ SASL_AUTHENTICATE: Final = 36
 _BEFORE_KEY: Final = {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE}
 
 _NO_TOKEN: Final = bytes(4)  # an empty answer
+_CLIENT_ID_CHARACTERS: Final = 255  # are kept; a member id begins with it
 _CHANGES_UNTIL: Final = 8  # bytes of a request up to and with its correlation id
 _HEAD: Final = struct.Struct(">hhih")  # API, version, correlation id, length of the client id
 _HELD_FROM_BYTES: Final = 16 * limits.KIB  # an unfinished request of more is held in `pending`
@@ -157,6 +158,11 @@ class Connection(asyncio.Protocol):
         return self._stalling.at(now_s)
 
     @property
+    def holds_key(self) -> bool:
+        """Whether the API key is as it was when it came."""
+        return self.broker.access.still_holds(self.key, self._until_us)
+
+    @property
     def has_key(self) -> bool:
         return self._key is not None
 
@@ -169,6 +175,7 @@ class Connection(asyncio.Protocol):
             if not self._server.entered(key):
                 raise UnauthenticatedError("There are too many Kafka connections of this API key.")
             self._framer.is_trusted = True
+            self._reserved.release()
             self._reserved = Reservation(self.broker.pending, key.api_key_id)
         elif key.api_key_id != self._key.api_key_id:
             raise UnauthenticatedError("The connection began with another API key.")
@@ -246,7 +253,7 @@ class Connection(asyncio.Protocol):
         if self._key is None:
             if key not in _BEFORE_KEY:
                 raise BadMessageError(f"{api.name} came before an API key")
-        elif not self.broker.access.still_holds(self._key, self._until_us):
+        elif not self.holds_key:
             raise BadMessageError("the API key has changed or expired")
         if version not in api.versions:
             if key != API_VERSIONS:
@@ -254,13 +261,15 @@ class Connection(asyncio.Protocol):
             request = Request(self, api, 0, correlation_id, {})
             request.is_version_unknown = True
         else:
-            rest = (version, frame[_CHANGES_UNTIL:]) if key == FETCH else None
+            repeats = key == FETCH and len(frame) <= _HELD_FROM_BYTES
+            rest = (version, frame[_CHANGES_UNTIL:]) if repeats else None
             if rest is not None and rest == self._last_fetch[0]:
                 body = self._last_fetch[1]
             else:
                 at = _HEAD.size + max(0, length)
                 if length >= 0:
                     self.client_id = frame[_HEAD.size : at].decode("utf-8", "replace")
+                    self.client_id = self.client_id[:_CLIENT_ID_CHARACTERS]
                 if api.is_flexible(version):
                     at = _skip_tags(frame, at)
                 body = read_request(key, version, frame, at)
@@ -278,7 +287,7 @@ class Connection(asyncio.Protocol):
         try:
             self._handle(request)
         except Exception:
-            self._failed(request)
+            self.failed(request)
 
     def _take_token(self, frame: Frame) -> None:
         self.wants_token = False
@@ -343,11 +352,11 @@ class Connection(asyncio.Protocol):
             self.end(error.detail)
             return
         except Exception:
-            self._failed(request)
+            self.failed(request)
             return
         request.answer(message)
 
-    def _failed(self, request: Request) -> None:
+    def failed(self, request: Request) -> None:
         """By a fault of ours."""
         _log.exception("%s of %s failed", request.api.name, self.address)
         self.end(f"{request.api.name} failed")
@@ -386,9 +395,13 @@ class Connection(asyncio.Protocol):
         meter = self._meter
         if meter is not None and meter.wait_s > 0:
             request.message["throttle_time_ms"] = int(meter.wait_s * 1000) + 1
-        data = write_response(
-            request.api.key, request.version, request.correlation_id, request.message
-        )
+        try:
+            data = write_response(
+                request.api.key, request.version, request.correlation_id, request.message
+            )
+        except Exception:
+            self.failed(request)
+            return
         request.message = None
         self.sent += 1
         if meter is not None:

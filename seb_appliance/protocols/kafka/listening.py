@@ -77,6 +77,7 @@ class Kafka(Server):
         broker.groups.members.add(KnownMembers(self.coordinator))
         self._server: asyncio.Server | None = None
         self._idle = asyncio.Event()
+        self._is_stopping = False
 
     @property
     def port(self) -> int:
@@ -98,6 +99,7 @@ class Kafka(Server):
 
     async def stop(self) -> None:
         """Take nothing more; wait until what was taken is stored and answered, or refused."""
+        self._is_stopping = True
         if self._server is not None:
             self._server.close()
         self.coordinator.close()
@@ -177,8 +179,9 @@ class Kafka(Server):
     # --- what connections tell ---
 
     def opened(self, connection: Connection) -> bool:
+        """Whether there is room. A late one, of a handshake, may come while this stops."""
         self._all[connection] = None
-        return self._connections.enter(connection.address)
+        return self._connections.enter(connection.address) and not self._is_stopping
 
     def entered(self, key: ApiKeyView) -> bool:
         return self._room.try_take(key.api_key_id, 1)

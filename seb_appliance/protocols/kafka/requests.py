@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
+from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ApiKeyView
@@ -13,8 +14,9 @@ from seb_appliance.protocols.kafka.wire.codec import Api, Message
 
 
 class Caller(Protocol):
-    """The connection of a request. `key`: its API key. `software`: what the client calls itself.
-    `wants_token`: the next request is a bare SASL token, as SaslHandshake 0 has it."""
+    """The connection of a request. `key`: its API key; `holds_key`: that is as it was. `software`:
+    what the client calls itself. `wants_token`: the next request is a bare SASL token, as
+    SaslHandshake 0 has it."""
 
     broker: Broker
     client_id: str
@@ -28,6 +30,13 @@ class Caller(Protocol):
     def authenticate(self, token: str) -> None: ...
 
     def answered(self, request: Request) -> None: ...
+
+    @property
+    def holds_key(self) -> bool: ...
+
+    def end(self, reason: str) -> None: ...
+
+    def failed(self, request: Request) -> None: ...
 
     def hold(self, request: Request) -> None: ...
 
@@ -79,7 +88,9 @@ class Request:
         self.caller.answered(self)
 
     def may(self, operation: str, topic: str | None = None, group: str | None = None) -> bool:
-        """Whether a grant of the API key covers it."""
+        """Whether a grant of the API key covers it. No name is so long that it could be."""
+        if max(len(topic or ""), len(group or "")) > limits.NAME_LENGTH_MAX:
+            return False
         return self.caller.broker.may(self.caller.key, operation, topic, group)
 
 

@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 from seb_appliance import limits
 from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.append.transactions import Held, Transaction
+from seb_appliance.broker.append.writes import UNTIL_KNOWN_MS
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import Reservation
@@ -172,7 +173,7 @@ class Transactions:
                 key,
                 Transaction({}, held=held),
                 held.reservation,
-                limits.KAFKA_TRANSACTION_MS_MAX,
+                UNTIL_KNOWN_MS,
                 address=address,
             )
             stored = True

@@ -190,6 +190,8 @@ async def offset_delete(server: Server, request: Request) -> Message:
     """Not of a topic that members of the group consume; here, of no topic while it has any."""
     body, broker = request.body, server.broker
     group, asked = body["group_id"], asked_of(body)
+    if not request.may("manage", group=group):
+        return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     described = server.coordinator.describe(group)
     if described is not None and described.members:
         return {"error_code": ErrorCode.NON_EMPTY_GROUP}

@@ -44,7 +44,10 @@ class _Part:
     records: list[bytes] = field(default_factory=list)
 
     def refuse(self, error: SebError) -> None:
-        self.code = code_of(error)
+        """Clients know no time-out of Fetch: they would show it to the application."""
+        code = code_of(error)
+        is_known = code is not ErrorCode.REQUEST_TIMED_OUT
+        self.code = code if is_known else ErrorCode.KAFKA_STORAGE_ERROR
 
     def found(self, result: ReadResult) -> None:
         self.ends = (result.log_start_offset, result.log_end_offset)
@@ -78,6 +81,10 @@ def _size_of(part: BatchSlice) -> int:
     return starts[part.end] - starts[part.begin] + _RECORD_BYTES * (part.end - part.begin)
 
 
+def _wait_ms(body: Message) -> int:
+    return min(max(0, int(body["max_wait_ms"])), limits.KAFKA_FETCH_WAIT_MS_MAX)
+
+
 class _Fetch:
     def __init__(self, server: Server, request: Request) -> None:
         self._server = server
@@ -85,7 +92,7 @@ class _Fetch:
         self._request = request
         self._owner = request.caller.key.api_key_id
         body = request.body
-        self._until_s = self._broker.clock.monotonic_s() + max(0, body["max_wait_ms"]) / 1000
+        self._until_s = self._broker.clock.monotonic_s() + _wait_ms(body) / 1000
         self._most_bytes = max(1, min(body["max_bytes"], limits.KAFKA_FETCH_BYTES_MAX))
         self._topics = [(one, [*self._parts(one)]) for one in body["topics"]]
         self._all = [part for _, parts in self._topics for part in parts]
@@ -132,6 +139,7 @@ class _Fetch:
             part.records = []
             if not part.topic:
                 continue
+            part.code = ErrorCode.NONE  # of an earlier look
             room_bytes = min(part.max_bytes, self._most_bytes - self._found_bytes)
             try:
                 asked = self._asked(part, room_bytes)
@@ -166,6 +174,7 @@ class _Fetch:
             part.records = []
             if not part.topic:
                 continue
+            part.code = ErrorCode.NONE  # of an earlier look
             try:
                 most_bytes = await self._room(held, min(left_bytes, max(1, part.max_bytes)))
                 result = await self._broker.read(part.topic, self._asked(part, most_bytes))
@@ -211,6 +220,8 @@ class _Fetch:
                     waiter = self._broker.wait_at_end(
                         part.topic, end, None, self._owner, self._woken
                     )
+                except NO_ROOM:
+                    continue  # the time alone wakes it
                 except SebError as error:
                     part.refuse(error)
                     waiter = None
@@ -228,11 +239,19 @@ class _Fetch:
         """Something has changed: look again, once."""
         if not self._leave():
             return
-        outcome = self.look()
+        caller = self._request.caller
+        if not caller.holds_key:
+            caller.end("the API key has changed or expired")
+            return
+        try:
+            outcome = self.look()
+        except Exception:
+            caller.failed(self._request)
+            return
         if isinstance(outcome, dict):
             self._request.answer(outcome)
         elif outcome is not None:
-            self._request.caller.run(self._request, outcome)
+            caller.run(self._request, outcome)
 
     def _leave(self) -> bool:
         """Wait no more. False: it did not wait."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from seb_appliance.api.routes.groups.groups import authorize_whole, check_seen
-from seb_appliance.errors import NotFoundError, SebError
+from seb_appliance.broker.topics.names import check_group_name
+from seb_appliance.errors import BadNameError, NotFoundError, SebError
 from seb_appliance.protocols.kafka.apis.topics import by
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
 from seb_appliance.protocols.kafka.groups.values import (
@@ -29,7 +30,9 @@ _LISTED_MAX = 1_000  # of groups that only have offsets
 def _refusal(request: Request) -> ErrorCode:
     """NONE if a grant covers the group."""
     group = request.body["group_id"]
-    if not group:
+    try:
+        check_group_name(group)
+    except BadNameError:
         return ErrorCode.INVALID_GROUP_ID
     may = request.may("consume", group=group)
     return ErrorCode.NONE if may else ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -231,6 +234,8 @@ async def delete_groups(server: Server, request: Request) -> Message:
 
 
 async def _deleted(server: Server, request: Request, group: str) -> ErrorCode:
+    if not request.may("manage", group=group):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     try:
         await authorize_whole(server.broker, request.caller.key, group)
         code = server.coordinator.delete(group)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any, Final
 
 from seb_appliance import limits
@@ -19,6 +20,8 @@ from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.stalling import Stored
 from seb_appliance.protocols.kafka.wire.codec import Message
 from seb_appliance.tasks import in_slices
+
+_log = logging.getLogger(__name__)
 
 PRODUCER_PREFIX: Final = "kafka "  # of ids; the space keeps them apart from those of HTTP
 _ACKS: Final = (-1, 0, 1)
@@ -48,15 +51,26 @@ class _Part:
     """The records for one partition, and what became of them; an `AckCallback`. `no_room`: the
     refusal, if there was no memory for them."""
 
-    __slots__ = ("_produce", "code", "data", "index", "no_room", "offset", "text", "topic")
+    __slots__ = (
+        "_produce",
+        "code",
+        "data",
+        "index",
+        "log_start_offset",
+        "no_room",
+        "offset",
+        "text",
+        "topic",
+    )
 
     def __init__(self, produce: _Produce, name: str, asked: Message) -> None:
         self._produce = produce
         self.index: int = asked["index"]
         self.topic = topic_of(name, self.index)
-        self.data: Any = asked["records"]
+        self.data: Any = asked.pop("records")  # a view of the request, which must not outlive it
         self.code = ErrorCode.NONE
         self.text: str | None = None
+        self.log_start_offset = -1
         self.offset = -1
         self.no_room: SebError | None = None
 
@@ -82,6 +96,9 @@ class _Part:
 
     def refuse(self, code: ErrorCode, text: str) -> None:
         self.code, self.text = code, text
+        if code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            # By it Java sees that its records before are gone, begins a new epoch, and goes on.
+            self.log_start_offset = self._produce.start_of(self.topic)
         self._tell()
 
     def _tell(self) -> None:
@@ -94,6 +111,7 @@ class _Part:
             "error_code": self.code,
             "base_offset": self.offset,
             "error_message": self.text,
+            "log_start_offset": self.log_start_offset,
         }
 
 
@@ -138,6 +156,10 @@ class _Produce:
                 part.refuse(code, "")
         self.told()
 
+    def start_of(self, topic: str) -> int:
+        found = self._broker.topics
+        return found.get(topic).log_start_offset if found.exists(topic) else -1
+
     def waited(self, stored: Stored) -> None:
         self._request.stored = max(self._request.stored or stored, stored)
 
@@ -172,7 +194,7 @@ class _Produce:
 
     def _store(self, part: _Part, incoming: Incoming) -> bool:
         """False: there is no room now."""
-        part.no_room = None
+        part.no_room, size_bytes = None, len(part.data)
         stamp = None if incoming.stamp is None else stamp_of(incoming.stamp)
         if incoming.is_transactional:
             self._hold(part, incoming, stamp)
@@ -182,11 +204,13 @@ class _Produce:
                 self._key,
                 part.topic,
                 incoming.records,
-                len(part.data),
+                max(size_bytes, incoming.size_bytes),
                 part,
                 conditions,
                 address=self._request.caller.address,
             )
+        if part.no_room is None:
+            part.data = None
         return part.no_room is None
 
     def _hold(self, part: _Part, incoming: Incoming, stamp: ProducerStamp | None) -> None:
@@ -225,6 +249,10 @@ class _Produce:
                         part.refuse(error.code, str(error))
                     except SebError as error:
                         part.refuse(code_of(error), error.detail)
+                    except Exception:
+                        _log.exception("records for %s failed", part.topic)
+                        if part.data is not None:
+                            part.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The log says why.")
         finally:
             self._request.caller.go_on()
         self.told()

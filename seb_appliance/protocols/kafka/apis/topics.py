@@ -72,6 +72,9 @@ async def _create(server: Server, request: Request, asked: Message) -> Message:
     count = len(asked["assignments"]) or asked["num_partitions"]
     count = server.partitions if count == _DEFAULT else count
     _check_count(name, count)
+    if topics.exists(left := topic_of(name, count)):
+        text = f"Delete {left!r} first, which would be a partition of it."
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, text)
     try:
         configs = {one["name"]: one["value"] for one in asked["configs"]}
         settings = msgspec.structs.replace(TopicSettings(), **changes_of(configs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.apis.committing import (
     answer_of,
@@ -47,7 +48,7 @@ def init_producer_id(server: Server, request: Request) -> Message:
         return {"error_code": code, **_NOBODY}
     if transactional_id is None:
         return {"producer_id": server.new_producer_id(), "producer_epoch": 0}
-    if not transactional_id:
+    if not 0 < len(transactional_id) <= limits.KAFKA_TRANSACTIONAL_ID_CHARACTERS_MAX:
         return {"error_code": ErrorCode.INVALID_REQUEST, **_NOBODY}
     try:
         producer_id, epoch = server.transactions.begin(

@@ -33,8 +33,10 @@ class ProducerOf:
 
 
 class Incoming(NamedTuple):
-    """The records of one record set. `stamp` is None when the producer is not idempotent."""
+    """The records of one record set. `stamp` is None when the producer is not idempotent.
+    `size_bytes`: of the records, inflated."""
 
     records: NewRecords
     stamp: ProducerOf | None
     is_transactional: bool
+    size_bytes: int = 0

@@ -82,7 +82,7 @@ class _Reader:
         self._columns = RecordColumns()
         self._stamp: ProducerOf | None = None
         self._first: BatchHead | None = None
-        self.left_bytes = max_bytes
+        self._most_bytes = self.left_bytes = max_bytes
 
     def batches(self) -> Iterator[tuple[BatchHead, Bytes]]:
         """Head and stored records of each batch; it goes on after `steps` of it."""
@@ -114,7 +114,10 @@ class _Reader:
         if self._first is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "There is no record batch.")
         return Incoming(
-            self._columns.records(), self._stamp, bool(self._first.attributes & TRANSACTIONAL_BIT)
+            self._columns.records(),
+            self._stamp,
+            bool(self._first.attributes & TRANSACTIONAL_BIT),
+            self._most_bytes - self.left_bytes,
         )
 
     def _follow(self, head: BatchHead) -> None:

@@ -47,6 +47,9 @@ class Framer:
         with memoryview(self._buffer) as view:
             frame = Frame(view[begin:end])
         self._at = end
+        if end == len(self._buffer):  # a large request does not stay until the next one comes
+            self._buffer.clear()
+            self._at = 0
         return frame
 
     def _largest(self, api_key: int) -> int:

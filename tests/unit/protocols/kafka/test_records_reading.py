@@ -37,9 +37,8 @@ CONTROL, TRANSACTIONAL, LOG_APPEND_TIME = 0x20, 0x10, 0x08
 binaries = st.binary(max_size=200)
 times_ms = st.integers(0, 2**45)
 names = st.text(max_size=5).map(str.encode)
-sent = st.builds(
-    Sent, st.none() | binaries, st.none() | binaries, st.lists(st.tuples(names, binaries)), times_ms
-)
+headers = st.lists(st.tuples(names, binaries), max_size=limits.RECORD_HEADERS_MAX)
+sent = st.builds(Sent, st.none() | binaries, st.none() | binaries, headers, times_ms)
 
 
 def code_of(data: bytes, room: int = ROOM) -> int:
@@ -50,7 +49,7 @@ def code_of(data: bytes, room: int = ROOM) -> int:
 
 @given(st.lists(sent, min_size=1, max_size=40), st.sampled_from([bytes, memoryview]))
 def test_what_kafka_python_sends_is_read(records: list[Sent], kind: type) -> None:
-    read, stamp, is_transactional = read_batches(kind(made(*records)), ROOM)
+    read, stamp, is_transactional, _ = read_batches(kind(made(*records)), ROOM)
     assert read.values == [record.value for record in records]
     assert (read.keys or [None] * len(records)) == [record.key for record in records]
     assert read.timestamps_us == [record.time_ms * 1000 for record in records]
