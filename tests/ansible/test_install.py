@@ -18,7 +18,7 @@ import pytest
 
 from tests.ansible.installed import DOMAIN, Installed, bare
 from tests.ansible.playing import Played, read_defaults, render
-from tests.support import kafka_client
+from tests.support import kafka_member as kafka_client
 from tests.support.mqtt_client import Client, connect
 from tests.support.servers.s3_server import NotInstalledError, free_port
 

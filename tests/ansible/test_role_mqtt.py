@@ -34,7 +34,7 @@ def rendered(template: str, folder: Path, **variables: object) -> str:
         ({}, {}, None),
         (
             {"seb_appliance_mqtt": "tls", **DOMAIN},
-            {"mqtt_port": 8883, "mqtt_tls_certificate": "/var/lib/seb-certificate/mqtt.pem"},
+            {"mqtt_port": 8883, "mqtt_tls_certificate": "/var/lib/seb-certificate/caddy.pem"},
             8883,
         ),
         ({"seb_appliance_mqtt": "plain"}, {"mqtt_port": 1883}, 1883),

@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.server.serving import ENVIRONMENT, Serving, serving
-from tests.support import kafka_client
+from tests.support import kafka_member as kafka_client
 from tests.support.servers.s3_server import free_port
 from tests.ui.conftest import SCREENSHOTS
 from tests.ui.pages import PASSWORD
