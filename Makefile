@@ -5,7 +5,8 @@
 #   make demo    produce this machine's package log, consume it, compare
 #   make slow    tests of real processes, crashes, Spark, the built wheel
 #   make neighbours  tests against servers and clients of other projects, which it installs
-#   make measured  tests that measure time or memory, or need the machine alone, one at a time
+#   make alone   tests of what may not be lost whose faults have their moments, one at a time
+#   make measured  tests that measure time or memory, one at a time
 #   make proof   external faults, about 5 minutes; the report is .state/proof/report.html
 #   make proof-full  the same, about 90 minutes; continues where it was (MINUTES=20 ends it early)
 #   make soak    half of the peak load with faults for HOURS=8
@@ -20,7 +21,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
+.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours alone measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -45,7 +46,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --editable
 TEST_PARTS := .[bench,server,spark,sql,test]
 
 help:
-	@sed -n '2,19s/^#  //p' Makefile
+	@sed -n '2,20s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -87,7 +88,10 @@ neighbours: slow-ready
 	$(PY) -m pytest -q -m neighbours -rs $(ARGS)
 
 measured: slow-ready
-	$(PY) -m pytest -q -m "(measured or alone) and not neighbours" -p rerunfailures -rR $(ARGS)
+	$(PY) -m pytest -q -m "measured and not alone and not neighbours" -p rerunfailures -rR $(ARGS)
+
+alone: slow-ready
+	$(PY) -m pytest -q -m "alone and not neighbours" $(ARGS)
 
 proof: slow-ready
 	@$(PY) -m tests.proof run $(ARGS)

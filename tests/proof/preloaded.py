@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+STEP_CACHED_S = 1
 _LIBRARIES = [Path("/usr/lib"), Path("/usr/local/lib")]
 
 
@@ -29,11 +30,12 @@ def failing_writes(probability: float) -> dict[str, str]:
 
 def jumping_clock(step: Path) -> dict[str, str]:
     """The environment of a process whose wall clock is off by what the file at `step` says (as
-    `-1h` or `+10y`), read at each look at the clock. Its monotonic clock is not touched."""
+    `-1h` or `+10y`). The process reads the file once a second: at each look at the clock, this
+    alone would take all its time. Its monotonic clock is not touched."""
     step.write_text("+0\n")
     return {
         "LD_PRELOAD": _library("libfaketime.so.1"),
         "FAKETIME_TIMESTAMP_FILE": str(step),
-        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_CACHE_DURATION": str(STEP_CACHED_S),
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
     }

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.process import ROOT
 from tests.support.servers.s3_server import free_port
+from tests.support.yardstick import at_this_speed
 
 # Runs `seb serve` until it answers, and stops it as an operator does.
 SERVE = """
@@ -52,9 +53,9 @@ NEEDED_ELSEWHERE = {
     "pyarrow",  # for answers of Arrow streams
     "sqlalchemy",  # to migrate
 }
-CPU_S_MAX = 1.5  # 0.7 s on two cores of 2026; slow machines and their neighbours count, too
+CPU_S_MAX = 1.5  # usually 0.7 s; neighbours of the machine count, too
 # 62 MiB with the packages of the server alone. Here Litestar finds pydantic, which adds 9 MiB.
-IDLE_MIB_MAX = 78
+IDLE_MIB_MAX = 80
 
 
 def start_and_stop(data: Path, port: int) -> dict[str, object]:
@@ -80,6 +81,6 @@ def test_a_start_on_a_directory_is_quick_and_small(tmp_path: Path) -> None:
     starts = [start_and_stop(tmp_path / "data", free_port()) for _ in range(4)][1:]
     cpu_s = statistics.median(float(str(start["cpu_s"])) for start in starts)
     idle_mib = statistics.median(int(str(start["rss_kib"])) for start in starts) / 1024
-    print(f"start: {cpu_s:.2f} s of processor time, {idle_mib:.0f} MiB")
-    assert cpu_s < CPU_S_MAX
+    print(f"start: {cpu_s:.2f} s of processor time, {idle_mib:.1f} MiB")
+    assert cpu_s < at_this_speed(CPU_S_MAX)
     assert idle_mib < IDLE_MIB_MAX

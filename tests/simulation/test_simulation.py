@@ -14,7 +14,7 @@ from tests.simulation.parts import in_parts
 from tests.simulation.seeds import KINDS, Kind, run_seed
 
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("TEST_SEEDS", "1000"))
+SEEDS = int(os.environ.get("TEST_SEEDS", "400"))
 SQLITE_SEEDS = int(os.environ.get("TEST_SQLITE_SEEDS", "30"))
 SEEDS_TO_FIND = 1_200
 # Bugs that few seeds find, and where to look first.

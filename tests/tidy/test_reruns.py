@@ -22,4 +22,4 @@ def test_the_plugin_that_runs_tests_again_is_off_but_for_measured_tests() -> Non
         for line in (ROOT / "Makefile").read_text(encoding="utf-8").splitlines()
         if PLUGIN in line
     ]
-    assert '-m "(measured or alone) and not neighbours"' in line
+    assert '-m "measured and not alone and not neighbours"' in line

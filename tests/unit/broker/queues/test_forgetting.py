@@ -11,6 +11,7 @@ import pytest
 
 from seb_appliance import tasks
 from tests.support.fakes import settle
+from tests.support.yardstick import at_this_speed
 from tests.unit.broker.queues.conftest import Work, values
 
 LONGEST_S = 0.005
@@ -96,4 +97,4 @@ async def test_forgetting_many_records_holds_the_loop_no_longer_than_other_work(
         while live.deliveries.next_s is not None:
             await asyncio.sleep(0)
     print(f"{what}: {turns[-1] * 1_000:.1f} ms in {len(turns)} turns")
-    assert turns[-1] <= LONGEST_S
+    assert turns[-1] <= at_this_speed(LONGEST_S)
