@@ -29,9 +29,11 @@ from tests.simulation.world import Machine, NoAnswerError, World
 
 ADMIN = ApiKeyView("test", "test", (Grant(operation="admin"),), 0)
 
-# `orders` keeps all (of a day), `state` is compacted, `feed` loses what is old; `temp` comes and
-# goes.
+# `orders` keeps all (of a day), `copied` what a transactional producer copies of it, `state` is
+# compacted, `feed` loses what is old; `temp` comes and goes.
+COPIED = "copied"
 TOPICS = {
+    COPIED: TopicSettings(retention_ms=86_400_000, linger_ms=10),
     "orders": TopicSettings(retention_ms=86_400_000, linger_ms=10, table="iceberg"),
     "state": TopicSettings(
         cleanup="compact",
@@ -321,7 +323,8 @@ class Clients:
         self._world.note("operator", "revoked", token[:8])
 
     async def _trim(self) -> None:
-        ends = [c for c in self._world.history.calls if c.topic == "feed" and c.outcome == "acked"]
+        acked = [c for c in self._world.history.calls if c.topic == "feed" and c.outcome == "acked"]
+        ends = [call for call in acked if call.topic_id]  # the copier is told no offsets
         if ends:
             call = self._draws.choice(ends)
             await self._world.ask(lambda b: b.topics.trim("feed", call.offset))

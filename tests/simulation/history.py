@@ -17,7 +17,8 @@ Row = tuple[int, bytes | None, bytes | None]
 @dataclass(slots=True)
 class Call:
     """An append to one topic. `epoch`: of the process that acknowledged it; `topic_id`, `offset`:
-    what it said. `together`: calls with the same number were one transaction."""
+    what it said, -1 if it said no offset. `together`: calls with the same number were one
+    transaction."""
 
     topic: str
     marks: tuple[bytes, ...]

@@ -38,6 +38,7 @@ from seb_appliance.storage.objects.compacting import NewestRecords
 from seb_appliance.storage.recovery import opening
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.store_clock import StoreClock
+from tests.simulation.kafka_mutations import OF_KAFKA
 from tests.simulation.queue_mutations import OF_QUEUES
 from tests.simulation.seeds import Outcome, run_seed
 from tests.simulation.table_mutations import OF_TABLES
@@ -316,6 +317,7 @@ MUTATIONS: dict[str, Mutation] = {
         a_start_believes_its_machine,
         *OF_TABLES,
         *OF_QUEUES,
+        *OF_KAFKA,
     )
 }
 

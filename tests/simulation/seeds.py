@@ -31,6 +31,7 @@ from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.clock import START_US
 from tests.simulation.fold import folded
 from tests.simulation.history import Call, Row
+from tests.simulation.kafka import Copier, copied
 from tests.simulation.log import Log, read_log
 from tests.simulation.loop import DeadlockError, running
 from tests.simulation.nemesis import Nemesis
@@ -211,6 +212,7 @@ class _Run:
         self._clients = Clients(world)
         self._tables = Onlooker(world)
         self._workers = Workers(world)
+        self._copier = Copier(world)
 
     def to_the_end(self) -> list[str]:
         main = self._world.loop.task_of(None, self._main())
@@ -238,6 +240,7 @@ class _Run:
         tasks = self._clients.start()
         tasks.append(world.loop.task_of(None, self._tables.look()))
         tasks += [world.loop.task_of(None, self._workers.work(name)) for name in ("w0", "w1")]
+        tasks.append(world.loop.task_of(None, self._copier.work()))
         await asyncio.sleep(busy_s)
         nemesis.calm()
         world.note("nemesis", "is calm")
@@ -315,6 +318,7 @@ class _Run:
             return
         readable = await self._read_all(fresh.broker)
         self._found += violations(world.history, log, readable)
+        self._found += copied(fresh.broker, log)
         self._found += await self._settle_tables(fresh.broker)
         self._found += await self._workers.finish(fresh.broker)
         left = await self._read_all(fresh.broker)  # a compaction may have been at work

@@ -54,17 +54,17 @@ def _calls(history: History, log: Log) -> Iterator[str]:
 def _as_told(call: Call, places: list[tuple[int, int] | None]) -> Iterator[str]:
     nowhere = [None] * len(places)
     name = f"{call.marks[0]!r} ({call.outcome}, topic {call.topic_id}, offset {call.offset})"
-    if call.outcome == "acked":
+    if call.outcome == "acked" and call.offset >= 0:
         expected = [(call.topic_id, call.offset + i) for i in range(len(places))]
         if places != expected:
             yield f"P1 {name} is at {places}"
     elif call.outcome == "refused":
         if places != nowhere:
             yield f"P9 {name} is at {places}"
-    elif places != nowhere:
+    elif places != nowhere or call.outcome == "acked":
         first = places[0]
         if first is None or places != [(first[0], first[1] + i) for i in range(len(places))]:
-            yield f"P9 {name} is torn: {places}"
+            yield f"{'P1' if call.outcome == 'acked' else 'P9'} {name} is torn: {places}"
 
 
 def _together(calls: Sequence[Call], log: Log) -> Iterator[str]:
