@@ -20,7 +20,8 @@ CALL_S = 5.0
 @dataclass
 class Crowd:
     """What all workers share. `pace_s`: how long each rests after a call; a refusal costs
-    `refused_s`. Answers are counted as `kind of call: answer`."""
+    `refused_s`. Answers are counted as `kind of call: answer`. `kafka_ports`: by the port for HTTP
+    of the same appliance."""
 
     doors: Doors
     history: History
@@ -31,6 +32,7 @@ class Crowd:
     answers: Counter[str] = field(default_factory=Counter)
     latencies_s: list[float] = field(default_factory=list)
     """Of writes that were acknowledged."""
+    kafka_ports: dict[int, int] = field(default_factory=dict)
 
     @property
     def acked(self) -> int:

@@ -93,6 +93,7 @@ def check_records(evidence: Evidence) -> Iterator[Violation]:
         yield from _only_what_was_sent(evidence, topic, log)
         if evidence.whole(topic):
             yield from _real_time_order(evidence, topic, log)
+            yield from _order_of_producers(evidence, topic, log)
     yield from _served(evidence)
     yield from _acknowledged_is_seen(evidence)
 
@@ -162,7 +163,7 @@ def _real_time_order(
     evidence: Evidence, topic: str, log: list[tuple[int, Record]]
 ) -> Iterator[Violation]:
     """P4: what was sent after an acknowledgement lies behind what was acknowledged. This holds the
-    order of each producer as well: it sends when its last call was answered."""
+    order of a producer as well if it sends when its last call was answered."""
     earliest_answer_s = NEVER
     for offset, record in sorted(log, key=lambda row: row[0], reverse=True):
         told = evidence.sent.get((topic, record.value or b""))
@@ -172,6 +173,24 @@ def _real_time_order(
             yield said("P4", f"{record} at {offset} of {topic} was sent after one behind it "
                              "was acknowledged")  # fmt: skip
         earliest_answer_s = min(earliest_answer_s, told.answered_s)
+
+
+def _order_of_producers(
+    evidence: Evidence, topic: str, log: list[tuple[int, Record]]
+) -> Iterator[Violation]:
+    """P4, of idempotent producers: they may have several requests in flight."""
+    furthest: dict[tuple[str, int], int] = {}
+    for offset, record in sorted(log, key=lambda row: row[0]):
+        told = evidence.sent.get((topic, record.value or b""))
+        if told is None or evidence.places[topic, record.value or b""][0] != offset:
+            continue
+        if (sequence := told.calls[0].sequence) is None:
+            continue
+        producer, epoch, seq = sequence
+        if seq < furthest.get((producer, epoch), 0):
+            yield said("P4", f"{record} at {offset} of {topic} lies behind later ones of "
+                             f"{producer}")  # fmt: skip
+        furthest[producer, epoch] = max(seq, furthest.get((producer, epoch), 0))
 
 
 def _served(evidence: Evidence) -> Iterator[Violation]:

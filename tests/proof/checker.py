@@ -1,7 +1,8 @@
-"""The verdict on a history: every violation of P1 to P18."""
+"""The verdict on a history: every violation of P1 to P18, and P20."""
 
 from __future__ import annotations
 
+from tests.proof.check_kafka import check_kafka
 from tests.proof.check_queues import check_queues
 from tests.proof.check_records import Evidence, check_records
 from tests.proof.check_state import check_state
@@ -17,7 +18,7 @@ def violations(history: History) -> list[Violation]:
     evidence = Evidence(history)
     return [
         violation
-        for check in (check_records, check_state, check_tables, check_queues)
+        for check in (check_records, check_state, check_tables, check_queues, check_kafka)
         for violation in check(evidence)
     ]
 

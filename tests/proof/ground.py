@@ -18,7 +18,7 @@ from seb_appliance.formats import entry
 from seb_appliance.state.tables import state_digest
 from seb_appliance.storage.layout import Mode
 from tests.crash.arena import Arena, Place, directory_arena, s3_arena
-from tests.proof import queues, workers
+from tests.proof import kafka, queues, workers
 from tests.proof.calling import Caller, Crowd
 from tests.proof.check_state import PROGRESS_S
 from tests.proof.checker import require
@@ -26,6 +26,7 @@ from tests.proof.history import Commit, Read, Rebuilt, TakeOver
 from tests.proof.lake import SETTINGS, TABLES, Lake
 from tests.support.process import SebProcess
 from tests.support.producer import Doors
+from tests.support.servers.s3_server import free_port
 
 FENCED = 75
 EAGER = ("--tidy-bytes", "1KiB", "--tidy-young", "0ms", "--garbage-grace", "0ms")
@@ -63,6 +64,8 @@ class Ground:
         self.may_fail: set[int] = set()
         """Ports of processes that had no memory or no disk: they may print what they died of."""
         self.lake: Lake | None = None
+        self._topics: tuple[str, ...] = (*workers.TOPICS, workers.KEYED)
+        self._kafka = False
 
     async def begin(
         self,
@@ -70,13 +73,17 @@ class Ground:
         *,
         tables: bool = False,
         queue_workers: int = 0,
+        by_kafka: bool = False,
     ) -> None:
         """The first appliance is ready, its topics are there, the crowd has begun. `tables`: some
-        topics are lake tables. `queue_workers`: so many share a queue."""
-        self.seb = self.arena.start("first", *self.flags, take_over=True)
+        topics are lake tables. `queue_workers`: so many share a queue. `by_kafka`: some come by the
+        Kafka protocol."""
+        if by_kafka:
+            self._kafka, self._topics = True, (*self._topics, *kafka.OUTPUTS)
+        self.seb = self._start("first", take_over=True)
         await self.seb.ready(self.start_s)
         self.crowd.doors.key = self.seb.admin_key
-        for topic in (*workers.TOPICS, workers.KEYED):
+        for topic in self._topics:
             settings: dict[str, Any] = {}
             if topic == workers.KEYED:
                 settings |= {"cleanup": "compact", "dirty_ratio": 0.01}
@@ -85,6 +92,8 @@ class Ground:
             await self.asked("PUT", f"/v1/topics/{topic}", settings)
         self.serve_from(self.seb)
         self._tasks = workers.start(self.crowd, crew)
+        if by_kafka and crew is None:
+            self._tasks += workers.start(self.crowd, kafka.CREW)
         if queue_workers:
             await self.asked("PUT", f"/v1/queues/{queues.QUEUE}", queues.SETTINGS)
             self._tasks += workers.start(self.crowd, {queues.work: queue_workers})
@@ -93,6 +102,13 @@ class Ground:
             self.lake = Lake(self)
             await self.lake.begin()
             self._tasks.append(asyncio.create_task(self.lake.watch()))
+
+    def _start(self, name: str, *, fresh: bool = False, take_over: bool = False) -> SebProcess:
+        port = free_port()
+        flags = (*self.flags, "--kafka-port", str(port)) if self._kafka else self.flags
+        started = self.arena.start(name, *flags, fresh=fresh, take_over=take_over)
+        self.crowd.kafka_ports[started.port] = port
+        return started
 
     def add(self, tasks: list[asyncio.Task[None]]) -> None:
         """More of the crowd."""
@@ -123,7 +139,7 @@ class Ground:
         self.require_workers()
         if fresh:
             shutil.rmtree(self.seb.data, ignore_errors=True)
-        self.seb = self.arena.start(self.seb.data.name, *self.flags, fresh=fresh)
+        self.seb = self._start(self.seb.data.name, fresh=fresh)
         self.serve_from(self.seb)
         await self.seb.ready(self.start_s)
 
@@ -150,7 +166,7 @@ class Ground:
             old.send(signal.SIGSTOP)
         claimed_s = time.monotonic()
         name = "second" if old.data.name == "first" else "first"
-        self.seb = self.arena.start(name, *self.flags, take_over=True)
+        self.seb = self._start(name, take_over=True)
         self.serve_from(old, self.seb)
         await self.seb.ready(self.start_s)
         self.serve_from(self.seb)
@@ -203,7 +219,7 @@ class Ground:
         if self.flags == EAGER:
             await self._compacted()
         ids = {}
-        for topic in (*workers.TOPICS, workers.KEYED):
+        for topic in self._topics:
             history.logs[topic] = await self._read_all(topic)
             ids[(await self.asked("GET", f"/v1/topics/{topic}"))["topic_id"]] = topic
         await self._look_at_groups()

@@ -130,7 +130,8 @@ class TableSeen:
 @dataclass
 class History:
     """`logs`: what the last appliance serves of each topic in the end. `dead_letters`:
-    where each came from. `durable_s`: when the
+    where each came from. `transforms`: the topics that each worker by Kafka writes to in
+    transactions, by its name, which is that of its group, too. `durable_s`: when the
     bucket held the record, by (topic, offset). `calm_s`: when the last fault was over; who
     is in `gone_home` had no more to do by then."""
 
@@ -145,6 +146,7 @@ class History:
     tables: list[TableSeen] = field(default_factory=list)
     logs: dict[str, list[tuple[int, Record]]] = field(default_factory=dict)
     compacted: set[str] = field(default_factory=set)
+    transforms: dict[str, tuple[str, ...]] = field(default_factory=dict)
     durable_s: dict[tuple[str, int], float] = field(default_factory=dict)
     calm_s: float | None = None
     gone_home: set[str] = field(default_factory=set)

@@ -27,6 +27,8 @@ PROPERTIES: Final = {
     "P17": "a lake table has the records of its topic below its next offset, each once",
     "P18": "a queue hands a record out until it is settled, not after, to one worker at a time, in "
     "the order of its key, and loses none",
+    "P20": "a transactional worker by Kafka wrote each record of its input below its committed "
+    "offset once, in order, and no other",
 }
 
 

@@ -31,8 +31,9 @@ class Chain:
         self._name, self._n, self._previous = name, 0, ""
         self._padding = "x" * padding
 
-    def next(self) -> bytes:
-        value = {"producer": self._name, "n": self._n, "prev": self._previous[:16]}
+    def next(self, **more: int) -> bytes:
+        """`more`: members of the value."""
+        value = {"producer": self._name, "n": self._n, "prev": self._previous[:16], **more}
         if self._padding:
             value["pad"] = self._padding
         found = json.dumps(value, separators=(",", ":")).encode()
