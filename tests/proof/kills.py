@@ -1,4 +1,4 @@
-"""Kill -9 at random moments under load, with and without what was on the disk. On S3 the tidier
+"""Kill -9 at random moments under load, with and without what was on the disk, by HTTP and Kafka. On S3 the tidier
 merges and compacts all the while."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
     dice = random.Random(f"{seed}/{unit}")
     async with ground(cast("Mode", mode), folder, f"{seed}/{unit}", PLACES[place]) as here:
         here.flags = EAGER if place == "S3" else ()
-        await here.begin(tables=True, queue_workers=2)
+        await here.begin(tables=True, queue_workers=2, by_kafka=True)
         for i in range(int(cycles)):
             await asyncio.sleep(dice.uniform(0, _LONG_PAUSE_S_MAX if i % 2 else _PAUSE_S_MAX))
             fresh = unit.endswith("gone") or (number == "0" and i % 4 == 3)

@@ -37,17 +37,20 @@ class Step:
 
 @dataclass(frozen=True)
 class Schedule:
-    """`tables`: some topics are lake tables, and bad PUTs are those of tables, too."""
+    """`tables`: some topics are lake tables, and bad PUTs are those of tables, too. `by_kafka`:
+    some workers come by the Kafka protocol."""
 
     mode: Mode
     steps: tuple[Step, ...]
     tables: bool
+    by_kafka: bool
 
 
 _ON_PUT = ("drop_reply", "reset", "late", "hang", "slow", "lie412", "status")
 _ON_GET = ("reset", "hang", "slow", "status", "truncate", "flip")
 _CODES = (409, 412, 429, 500, 502, 503, 504, 507, 400, 403)
 _TABLES = 0.5  # of the schedules have lake tables
+_BY_KAFKA = 0.5  # of the schedules have workers by Kafka
 _ACTS = ("kill", "kill, disk gone", "pause", "take over", "take over while paused")
 
 
@@ -65,6 +68,7 @@ def plan(seed: str, steps: int = 8) -> Schedule:
             for i in range(steps)
         ),
         random.Random(f"tables/{seed}").random() < _TABLES,
+        random.Random(f"kafka/{seed}").random() < _BY_KAFKA,
     )
 
 
@@ -110,7 +114,7 @@ async def replay(seed: str, folder: Path) -> Done:
     """The schedule of a seed, and the verdict."""
     schedule = plan(seed)
     async with ground(schedule.mode, folder, seed, s3_read_timeout=READ_S) as here:
-        await here.begin(tables=schedule.tables)
+        await here.begin(tables=schedule.tables, by_kafka=schedule.by_kafka)
         for step in schedule.steps:
             await apply(here, step)
         assert here.arena.proxy is not None

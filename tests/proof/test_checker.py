@@ -21,6 +21,14 @@ from tests.proof.history import (
     TakeOver,
     Write,
 )
+from tests.proof.kafka_histories import (
+    committed_without_a_record,
+    doubled_by_a_transaction,
+    out_of_order_by_a_transaction,
+    sent_in_flight_and_exchanged,
+    stored_without_its_offset,
+    transform,
+)
 from tests.proof.queue_histories import (
     dead_letter_of_what_was_acknowledged,
     dead_letter_twice,
@@ -375,7 +383,7 @@ def compacted_row_differs(history: History) -> None:
 SEEDED: list[tuple[str, Callable[[History], None]]] = [
     *((law, seed) for law, seeds in {
         "P1": (lost, doubled, too_early), "P2": (offset_twice,), "P3": (gap, skipped),
-        "P4": (out_of_order,), "P5": (offset_zero,), "P6": (not_seen,),
+        "P4": (out_of_order, sent_in_flight_and_exchanged), "P5": (offset_zero,), "P6": (not_seen,),
         "P7": (vanished, backwards), "P8": (phantom, served_early),
         "P9": (refused_there, torn), "P10": (repeated_elsewhere, repeated_there),
         "P11": (end_went_back, commit_went_back), "P12": (fenced_spoke, fenced_repeated),
@@ -388,6 +396,8 @@ SEEDED: list[tuple[str, Callable[[History], None]]] = [
                 told_too_early_that_a_lease_has_ended,
                 out_of_the_order_of_its_key, without_its_dead_letter, dead_letter_twice,
                 dead_letter_of_what_was_acknowledged),
+        "P20": (doubled_by_a_transaction, committed_without_a_record, stored_without_its_offset,
+                out_of_order_by_a_transaction),
     }.items() for seed in seeds),
 ]  # fmt: skip
 
@@ -396,6 +406,9 @@ def test_a_good_history_has_no_violation() -> None:
     require(good())
     history = good()
     look_at_a_queue(history)
+    require(history)
+    history = good()
+    transform(history)
     require(history)
 
 

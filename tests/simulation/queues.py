@@ -130,6 +130,9 @@ class Workers:
         call.answered_s, call.outcome = self._world.loop.time(), "ok"
 
     def _is_alone(self, process: Process) -> bool:
+        """Not so if it was taken over, even if the next one has ended: it may not know it yet."""
+        if not self._world.is_newest_writer(process):
+            return False
         others = (one.process for one in self._world.machines if one.process is not process)
         return not any(one is not None and one.runs and not one.standby for one in others)
 
