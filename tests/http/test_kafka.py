@@ -308,6 +308,23 @@ async def test_connections_are_shared_out_by_api_key(running, monkeypatch):
         assert ErrorCode.SASL_AUTHENTICATION_FAILED in codes
 
 
+async def test_who_has_no_api_key_makes_room_for_others(running, monkeypatch):
+    async with connected(running) as good, raw(running) as first, raw(running) as second:
+        await second.call("ApiVersions", 0)  # now all of them are known
+        kafka = running[1]
+        monkeypatch.setattr(kafka._connections, "_most", kafka._connections.open)
+        async with connected(running) as late:
+            assert await first.is_closed()
+            for one in (good, late):
+                assert (await one.call("DescribeCluster"))["error_code"] == 0
+            await second.call("ApiVersions", 0)
+            async with connected(running) as latest:
+                assert await second.is_closed()
+                async with raw(running) as too_late:
+                    assert await too_late.is_closed()
+                assert (await latest.call("DescribeCluster"))["error_code"] == 0
+
+
 async def test_a_client_without_an_api_key_is_ended(running, monkeypatch):
     monkeypatch.setattr(limits, "KAFKA_CONNECT_S_MAX", 0.02)
     async with raw(running) as client:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import ssl
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
@@ -72,6 +72,7 @@ class Kafka(Server):
         )
         self._connections = Connections(limits.KAFKA_CONNECTIONS_MAX, limits.KAFKA_CONNECTIONS_MAX)
         self._all: dict[Connection, None] = {}  # in the order in which they came
+        self._newcomers: OrderedDict[Connection, None] = OrderedDict()  # some have API keys by now
         self._requests: Counter[str] = Counter()
         self._refusals = 0
         broker.groups.members.add(KnownMembers(self.coordinator))
@@ -90,7 +91,12 @@ class Kafka(Server):
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: Connection(self), hosts, port, ssl=self._tls, backlog=1_024
+                lambda: Connection(self),
+                hosts,
+                port,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else limits.KAFKA_CONNECT_S_MAX,
+                backlog=1_024,
             )
         except OSError as error:
             raise ConfigurationError(f"kafka_port {port}: {error}") from error
@@ -179,15 +185,27 @@ class Kafka(Server):
     # --- what connections tell ---
 
     def opened(self, connection: Connection) -> bool:
-        """Whether there is room. A late one, of a handshake, may come while this stops."""
+        """Whether there is room: whoever has no API key makes room for who comes later. A late
+        one, of a handshake, may come while this stops."""
         self._all[connection] = None
-        return self._connections.enter(connection.address) and not self._is_stopping
+        has_room = self._connections.enter(connection.address) or self._make_room()
+        self._newcomers[connection] = None
+        return has_room and not self._is_stopping
+
+    def _make_room(self) -> bool:
+        while self._newcomers:
+            oldest, _ = self._newcomers.popitem(last=False)
+            if not oldest.has_key:
+                oldest.end("another connection needs the place of one without an API key")
+                return True
+        return False
 
     def entered(self, key: ApiKeyView) -> bool:
         return self._room.try_take(key.api_key_id, 1)
 
     def closed(self, connection: Connection) -> None:
         self._all.pop(connection, None)
+        self._newcomers.pop(connection, None)
         self._connections.leave(connection.address)
         if connection.has_key:
             self._room.give_back(connection.key.api_key_id, 1)
