@@ -110,6 +110,7 @@ class Kafka(Server):
             self._idle.clear()
             await self._idle.wait()
         await self.finished()
+        await self.transactions.stop()
 
     # --- metrics ---
 
