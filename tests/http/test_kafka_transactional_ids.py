@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import shutil
 
@@ -11,6 +12,7 @@ import pytest_asyncio
 from seb_appliance.errors import OverloadedError
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.storage.stores.memory import MemoryStore
+from tests.support.faulty_store import FaultyStore, before
 from tests.support.kafka_client import api_key, connected, serving, values
 from tests.support.kafka_producer import Producer, begun, committed
 
@@ -232,3 +234,26 @@ async def test_ids_of_an_api_key_that_is_gone_are_forgotten(started):
         names = [row.name for row in kafka.broker.documents.of_kind("kafka_transactional_id")]
         assert not any("gone" in name for name in names)
         assert await committed(client, "g", "t") == (0, -1)
+
+
+async def test_a_stop_does_not_wait_for_ever_for_the_bucket(tmp_path, bucket):
+    """What was not answered is not acknowledged."""
+    store, there, goes_on = FaultyStore(bucket), asyncio.Event(), asyncio.Event()
+
+    async def waits():
+        there.set()
+        await goes_on.wait()
+
+    async with serving(tmp_path, store=store) as running, connected(running) as client:
+        await running[0].client.put("/v1/topics/t", json={})
+        producer = await begun(client, "waits")
+        await producer.add("t")
+        await producer.send("t", 0, b"a")
+        store.on("create", "", before(waits))
+        client.send("EndTxn", transactional_id="waits", committed=True, **producer.identity)
+        await there.wait()
+        running[1]._stop_s = 0.05
+        async with asyncio.timeout(5):
+            await running[1].stop()
+        assert await client.is_closed()
+        goes_on.set()
