@@ -14,6 +14,7 @@ from seb_appliance.protocols.kafka.apis.committing import (
     may_commit,
 )
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError, code_of
+from seb_appliance.protocols.kafka.group_names import group_of
 from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import Server
@@ -118,7 +119,7 @@ def _by_partition(body: Message, codes: dict[tuple[str, int], ErrorCode]) -> Mes
 @handles(25)
 def add_offsets_to_txn(server: Server, request: Request) -> Message:
     body = request.body
-    if not request.may("consume", group=body["group_id"]):
+    if not request.may("consume", group=group_of(body["group_id"])):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     try:
         server.transactions.add_partitions(
@@ -133,7 +134,7 @@ def add_offsets_to_txn(server: Server, request: Request) -> Message:
 async def txn_offset_commit(server: Server, request: Request) -> Message:
     """The offsets are checked when the transaction ends."""
     body = request.body
-    group = body["group_id"]
+    group = group_of(body["group_id"])
     code = server.coordinator.check_commit(
         group,
         body["generation_id"],
