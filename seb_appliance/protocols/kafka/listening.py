@@ -55,15 +55,17 @@ class Kafka(Server):
         advertised: tuple[str, int] | None = None,
         partitions: int = 1,
         tls: ssl.SSLContext | None = None,
+        rebalance_delay_s: float = limits.KAFKA_REBALANCE_DELAY_MS_DEFAULT / 1_000,
         stop_s: float = 10,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         """`address`: hosts and a port. `advertised` None: the first host, and the port. `stop_s`:
-        how long `stop` waits."""
+        how long `stop` waits. The rest is that of Server."""
         super().__init__(
             broker,
             advertised=advertised or (address[0][0], address[1]),
             partitions=partitions,
+            rebalance_delay_s=rebalance_delay_s,
             random_bytes=random_bytes,
         )
         self._is_advertised_elsewhere = advertised is not None
