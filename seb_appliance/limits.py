@@ -293,8 +293,9 @@ KAFKA_ASSIGNED_SHOWN_MAX: Final = 2_000  # topics and partitions of a member, re
 KAFKA_SESSION_MS_MIN: Final = 6_000
 KAFKA_SESSION_MS_MAX: Final = 1_800_000
 KAFKA_REBALANCE_MS_MAX: Final = 24 * 3_600_000  # a longer rebalance timeout is lowered
-KAFKA_INITIAL_REBALANCE_S: Final = 0.05  # a new group waits for members after each one that joins,
-KAFKA_INITIAL_REBALANCE_S_MAX: Final = 0.5  # but no longer than this after the first one
+KAFKA_REBALANCE_DELAY_MS_DEFAULT: Final = 50  # a new group waits so long after each new member,
+KAFKA_REBALANCE_DELAY_MS_MAX: Final = 30_000
+KAFKA_REBALANCE_DELAYS_MAX: Final = 10  # and no longer than so many times that after the first one
 KAFKA_NEW_MEMBER_S_MAX: Final = 300  # for its first generation to begin
 
 # The admin page

@@ -294,6 +294,11 @@ class Settings:
         "Partitions of a topic that a Kafka client makes by its first use.",
         (1, limits.KAFKA_PARTITIONS_MAX),
     )
+    kafka_rebalance_delay_ms: int = _duration(
+        limits.KAFKA_REBALANCE_DELAY_MS_DEFAULT,
+        "How long a new consumer group of Kafka clients waits for more members after each one.",
+        (0, limits.KAFKA_REBALANCE_DELAY_MS_MAX),
+    )
     kafka_tls_certificate: Path | None = _path(  # noqa: RUF009 - a field
         None,
         "PEM file with certificate and key: the Kafka port is SASL_SSL then.",

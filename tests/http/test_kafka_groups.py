@@ -122,7 +122,8 @@ async def test_an_offset_may_go_back_and_one_beyond_the_end_is_refused(running):
         assert await commit(client, "back", (0, 3, "x" * most)) == [0]
         too_long = await commit(client, "back", (0, 3, "x" * (most + 1)))
         assert too_long == [ErrorCode.OFFSET_METADATA_TOO_LARGE]
-        assert await commit(client, "bad group", (0, 3)) == [ErrorCode.INVALID_GROUP_ID]
+        too_long = "x" * (limits.NAME_LENGTH_MAX + 1)
+        assert await commit(client, too_long, (0, 3)) == [ErrorCode.GROUP_AUTHORIZATION_FAILED]
         assert (await committed(client, "back", 0, 9))["orders", 9] == (-1, "")
 
 
@@ -276,3 +277,32 @@ async def test_a_group_is_deleted_once_it_has_no_members(running):
         await client.call("LeaveGroup", group_id="ends", members=left)
         assert await delete("ends") == [0]
         assert await committed(client, "ends") == {}
+
+
+async def test_a_group_id_may_be_any_text_and_is_spelled_out_by_http(running):
+    group, name = "my group/1", "kafka-id.my_20group_2F1"
+    async with connected(running) as client:
+        found = await client.call("FindCoordinator", coordinator_keys=[group])
+        assert found["coordinators"][0]["error_code"] == 0
+        assert await commit(client, group, (0, 3)) == [0]
+        assert await committed(client, group, 0) == {("orders", 0): (3, "")}
+        listed = await client.call("ListGroups")
+        assert group in [one["group_id"] for one in listed["groups"]]
+        described = await client.call("DescribeGroups", groups=[group])
+        (one,) = described["groups"]
+        assert (one["group_id"], one["group_state"]) == (group, "Empty")
+        answer = await running[0].client.get(f"/v1/groups/{name}")
+        assert answer.json()["group"] == name
+        joining = {"protocol_type": "consumer", "protocols": [{"name": "range", "metadata": b""}]}
+        joined = await client.call(
+            "JoinGroup", 3, group_id=group, session_timeout_ms=6_000, **joining
+        )
+        assert joined["error_code"] == 0
+        beating = {"generation_id": joined["generation_id"], "member_id": joined["member_id"]}
+        await client.call("SyncGroup", group_id=group, assignments=[], **beating)
+        beat = await client.call("Heartbeat", group_id=group, **beating)
+        assert beat["error_code"] == 0
+        left = await client.call("LeaveGroup", 0, group_id=group, member_id=joined["member_id"])
+        assert left["error_code"] == 0
+        deleted = await client.call("DeleteGroups", groups_names=[group])
+        assert deleted["results"] == [{"group_id": group, "error_code": 0}]

@@ -146,6 +146,20 @@ async def test_damaged_and_forbidden_record_sets_are_refused_and_nothing_is_stor
     assert await stored(running, topic) == []
 
 
+async def test_a_record_without_a_key_is_refused_in_a_compacted_topic(running, topic):
+    await running[0].client.patch(f"/v1/topics/{topic}", json={"cleanup": "compact"})
+    async with connected(running) as client:
+        keyed = Sent(b"a", b"k")
+        part = await client.produce(topic, made(keyed, Sent(), keyed, Sent()))
+        assert (part["error_code"], part["base_offset"]) == (ErrorCode.INVALID_RECORD, -1)
+        assert [one["batch_index"] for one in part["record_errors"]] == [1, 3]
+        assert all(one["batch_index_error_message"] for one in part["record_errors"])
+        part = await client.produce(topic, made(Sent(), Sent()), version=7)
+        assert part["error_code"] == ErrorCode.INVALID_RECORD
+        assert (await client.produce(topic, made(keyed, keyed)))["error_code"] == 0
+        assert values(await client.fetch(topic)) == [b"a", b"a"]
+
+
 async def test_a_partition_that_does_not_exist_is_refused_beside_others(running, topic):
     parts = [
         {"index": index, "records": made(Sent(b"%d" % index))} for index in (0, 1, -1, 2**31 - 1)

@@ -123,6 +123,8 @@ async def test_topics_are_made_with_partitions_and_settings_in_every_version(run
         ("zero", {"count": 0}, 37),
         ("many", {"count": limits.KAFKA_PARTITIONS_MAX + 1}, 37),
         ("config", {"configs": {"cleanup.policy": "eat"}}, 40),
+        ("config", {"configs": {"clean.policy": "compact"}}, 40),
+        ("config", {"configs": {"seb.nothing": "1"}}, 40),
         ("config", {"configs": {"retention.ms": "soon"}}, 40),
         ("config", {"configs": {"retention.ms": "-5"}}, 40),
         ("config", {"configs": {"compression.type": "zip"}}, 40),
@@ -168,6 +170,19 @@ async def test_topics_are_deleted_by_name_and_id_with_all_their_partitions(runni
                 assert not await exists(running, name + end)
         unknown = await client.call("DeleteTopics", topics=[{"name": None, "topic_id": b"x" * 16}])
         assert unknown["responses"][0]["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+async def test_all_partitions_of_a_topic_are_deleted_in_one_entry(running):
+    async with connected(running) as client:
+        await create(client, "at.once", 5)
+        catalog = running[0].appliance.broker._catalog
+        before = catalog.position.seq
+        answer = await client.call("DeleteTopics", topics=[{"name": "at.once"}])
+        assert answer["responses"][0]["error_code"] == 0
+        assert catalog.position.seq == before + 1
+        audit = (await running[0].client.get("/v1/audit?limit=5")).json()
+        deleted = [one["subject"] for one in audit["audit"] if one["action"] == "topic_deleted"]
+        assert sorted(deleted) == ["at.once", *(f"at.once.kafka-{index}" for index in range(1, 5))]
 
 
 async def test_partitions_are_added_with_the_settings_of_the_topic(running):
@@ -251,6 +266,23 @@ async def test_settings_have_the_names_of_kafka_and_are_changed_by_them(running)
         assert (found["retention.bytes"], found["cleanup.policy"]) == ("5000", "delete")
 
 
+async def test_a_clean_up_policy_is_appended_and_taken_away(running):
+    async with connected(running) as client:
+        await create(client, "appended")
+        change, policy = "IncrementalAlterConfigs", "cleanup.policy"
+        for operation, value, becomes in (
+            (2, "compact", "compact,delete"),
+            (2, "compact", "compact,delete"),
+            (3, "delete", "compact"),
+            (3, "compact", ""),
+        ):
+            assert await alter(client, change, "appended", (policy, operation, value)) == 0
+            _, found = await configs(client, "appended")
+            assert found[policy] == becomes
+        assert await alter(client, change, "appended", (policy, 2, "eat")) == 40
+        assert await alter(client, change, "appended", (policy, 4, "delete")) == 40
+
+
 async def test_settings_that_cannot_be_are_refused_and_change_nothing(running):
     async with connected(running) as client:
         await create(client, "kept")
@@ -258,6 +290,9 @@ async def test_settings_that_cannot_be_are_refused_and_change_nothing(running):
         change = "IncrementalAlterConfigs"
         assert await alter(client, change, "kept", ("retention.ms", 2, "1")) == 40
         assert await alter(client, change, "kept", ("retention.ms", 0, "x")) == 40
+        assert await alter(client, change, "kept", ("no.such", 0, "x")) == 40
+        assert await alter(client, change, "kept", ("no.such", 1, None)) == 40
+        assert await alter(client, change, "kept", ("segment.bytes", 0, "1000000")) == 0
         assert await alter(client, change, "kept", ("max.message.bytes", 0, str(2**50))) == 40
         assert await alter(client, change, "1", ("a", 0, "1"), kind=4) == 42
         assert await alter(client, change, "never", ("retention.ms", 0, "1")) == 3

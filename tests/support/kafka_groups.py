@@ -22,19 +22,22 @@ from seb_appliance.protocols.kafka.groups.values import (
 )
 from tests.support.fakes import FakeClock, settle
 
-INITIAL_S = limits.KAFKA_INITIAL_REBALANCE_S
+INITIAL_S = limits.KAFKA_REBALANCE_DELAY_MS_DEFAULT / 1_000
 RANGE = (Protocol("range", b"topics"),)
 
 
 class Groups:
     """The coordinator, and the requests of members to it, of the group `g` unless it is named."""
 
-    def __init__(self) -> None:
+    def __init__(self, rebalance_delay_s: float = INITIAL_S) -> None:
         self.clock = FakeClock()
         self.shares = AllShares()
         numbers = itertools.count(1)
         self.coordinator = Coordinator(
-            self.clock, self.shares, lambda count: next(numbers).to_bytes(count, "big")
+            self.clock,
+            self.shares,
+            lambda count: next(numbers).to_bytes(count, "big"),
+            rebalance_delay_s,
         )
 
     @property

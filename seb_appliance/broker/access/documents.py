@@ -5,8 +5,8 @@ The broker stores documents and does not read them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Action, Actor, AuditedWrites, RowsAhead
@@ -19,6 +19,9 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, NotFoundError
 from seb_appliance.formats.operations import DocumentRemoved, DocumentSet
 
+# Kinds that no operator makes: they are not in the audit, and their protocols bound them.
+KEPT_KINDS: Final = frozenset({"kafka_transactional_id"})
+
 
 class Documents:
     """`get` returns the same object until the document changes."""
@@ -27,6 +30,7 @@ class Documents:
         self.get = rows.get
         self._rows = rows
         self._writes = AuditedWrites(writes)
+        self._plain = writes
         self._clock = clock
         self._watching: dict[str, Callable[[], None]] = {}
         self._ahead = RowsAhead(
@@ -36,7 +40,7 @@ class Documents:
 
     def of_kind(self, kind: str) -> list[DocumentRow]:
         """By name."""
-        return [row for row in self._rows.all() if row.kind == kind]
+        return self._rows.of_kind(kind)
 
     def watch(self, kind: str, changed: Callable[[], None]) -> None:
         """Call `changed` after each change that was made here to a document of this kind."""
@@ -45,6 +49,29 @@ class Documents:
     def _tell(self, kind: str) -> None:
         if (changed := self._watching.get(kind)) is not None:
             changed()
+
+    @property
+    def _made(self) -> int:
+        """How many operators have made."""
+        return sum(row.kind not in KEPT_KINDS for row in self._ahead.rows.values())
+
+    async def keep(
+        self, kind: str, name: str, document: str, owner: str, forgotten: Iterable[str] = ()
+    ) -> None:
+        """Store a document of KEPT_KINDS soon, and remove those that are `forgotten`, if they are
+        there. `owner`: an id of an API key, whose share of memory it takes while it waits."""
+        assert kind in KEPT_KINDS, kind
+        event = DocumentSet(kind=kind, name=name, document=document, set_us=self._clock.wall_us())
+
+        def admit(window: Window) -> None:
+            row = DocumentRow(kind, name, document, event.set_us)
+            self._ahead.change(window, _text(kind, name), row, event)
+            for gone in forgotten:
+                if gone != name and _text(kind, gone) in self._ahead.rows:
+                    removed = DocumentRemoved(kind=kind, name=gone)
+                    self._ahead.change(window, _text(kind, gone), None, removed)
+
+        await self._plain.operate(admit, owner=owner)
 
     async def put(
         self, kind: str, name: str, document: str, by: Actor, shown: Mapping[str, Any]
@@ -57,7 +84,7 @@ class Documents:
         def admit(window: Window) -> Action:
             nonlocal made
             made = _text(kind, name) not in self._ahead.rows
-            if made and len(self._ahead.rows) >= limits.DOCUMENTS_MAX:
+            if made and self._made >= limits.DOCUMENTS_MAX:
                 full = BadRequestError(f"There are {limits.DOCUMENTS_MAX} of them already.")
                 raise Refusal(full, None)
             row = DocumentRow(kind, name, document, event.set_us)

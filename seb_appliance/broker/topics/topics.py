@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -91,6 +91,11 @@ class Topics:
         effective = self.with_defaults(TopicSettings() if topic is None else topic.settings)
         assert effective.max_record_bytes is not None
         return effective.max_record_bytes
+
+    def compacts(self, name: str) -> bool:
+        """Whether the topic is there and keeps the newest record of each record key."""
+        topic = self._catalog.find(name)
+        return topic is not None and topic.settings.compacts
 
     def effective(self, settings: TopicSettings) -> TopicSettings:
         """As `with_defaults`. Raises BadRequestError for a setting out of its range."""
@@ -187,6 +192,27 @@ class Topics:
             assert known is not None, name
             before = audit.of_topic(known.topic_id, known.settings)
             return Action("topic_deleted", "topic", name, before)
+
+        await self._writes.store(admit, by)
+
+    async def delete_together(self, names: Sequence[str], by: Actor) -> None:
+        """As `delete`, of several topics in one entry. Raises TopicNotFoundError if one of them is
+        not there; then none is deleted."""
+
+        def admit(window: Window) -> Action | None:
+            known = [self._admission.find(name) for name in names]
+            for name, topic in zip(names, known, strict=True):
+                if topic is None:
+                    raise self._admission.missing(name)
+            for name, topic in zip(names, known, strict=True):
+                assert topic is not None, name
+                before = audit.of_topic(topic.topic_id, topic.settings)
+                self._admission.admit_topic_deleted(window, name)
+                action = Action("topic_deleted", "topic", name, before)
+                if name == names[-1]:
+                    return action
+                audit.note(window, by, self._clock.wall_us(), action)
+            return None
 
         await self._writes.store(admit, by)
 

@@ -261,6 +261,8 @@ def _kafka(settings: Settings, broker: Broker, ports: Ports) -> Port | None:
         advertised=settings.kafka_advertised,
         partitions=settings.kafka_partitions,
         tls=tls,
+        rebalance_delay_s=settings.kafka_rebalance_delay_ms / 1_000,
+        stop_s=settings.shutdown_grace_ms / 2_000,  # the rest is for the bucket
     )
 
 

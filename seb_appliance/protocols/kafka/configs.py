@@ -25,6 +25,22 @@ NAMES: Final = {
     "retention.bytes": ("retention_bytes", _LONG),
     "retention.ms": ("retention_ms", _LONG),
 }
+# What Kafka's topics have besides, and has no effect here.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "compression.gzip.level", "compression.lz4.level", "compression.zstd.level",
+        "file.delete.delay.ms", "flush.messages", "flush.ms",
+        "follower.replication.throttled.replicas", "index.interval.bytes",
+        "internal.segment.bytes", "leader.replication.throttled.replicas",
+        "local.retention.bytes", "local.retention.ms", "max.compaction.lag.ms",
+        "message.downconversion.enable", "message.format.version",
+        "message.timestamp.after.max.ms", "message.timestamp.before.max.ms",
+        "message.timestamp.difference.max.ms", "message.timestamp.type", "min.insync.replicas",
+        "preallocate", "remote.log.copy.disable", "remote.log.delete.on.disable",
+        "remote.storage.enable", "segment.bytes", "segment.index.bytes", "segment.jitter.ms",
+        "segment.ms", "unclean.leader.election.enable",
+    }
+)  # fmt: skip
 _KAFKA_NAMES: Final = {ours: name for name, (ours, _) in NAMES.items()}
 _CLEANUPS: Final = {
     frozenset({"delete"}): "delete",
@@ -38,7 +54,7 @@ _OTHER_COMPRESSIONS: Final = frozenset({"producer", "gzip", "snappy", "lz4"})
 
 
 class BadConfigError(ValueError):
-    """A value that a config cannot have."""
+    """A config that there is not, or a value that it cannot have."""
 
 
 class Config(NamedTuple):
@@ -53,19 +69,34 @@ class Config(NamedTuple):
 
 
 def changes_of(given: Mapping[str, str | None]) -> dict[str, Any]:
-    """As `Topics.change` takes them, of configs by Kafka's name; None restores the default. A name
-    that is not known is ignored, since clients set many. Raises BadConfigError."""
+    """As `Topics.change` takes them, of configs by Kafka's name; None restores the default. Those
+    that have no effect here are ignored, since clients set many. Raises BadConfigError."""
     changes = dict[str, Any]()
     for name, text in given.items():
         known = NAMES.get(name)
         field = known[0] if known is not None else name.removeprefix(_PREFIX)
-        if known is None and not (name.startswith(_PREFIX) and field in SETTINGS):
+        if name in _WITHOUT_EFFECT:
             continue
+        if known is None and not (name.startswith(_PREFIX) and field in SETTINGS):
+            raise BadConfigError(f"{name[:200]!r} is no config of a topic")
         try:
             changes[field] = None if text is None else _value(field, text, ours=known is None)
         except ValueError as error:
             raise BadConfigError(f"{name}: {error}") from error
     return changes
+
+
+def listed(name: str, effective: TopicSettings, given: str, *, appended: bool) -> str:
+    """The value of a list config once `given` is appended to it, or taken away. Raises
+    BadConfigError if that is no list."""
+    if NAMES.get(name, ("", _STRING))[1] != _LIST:
+        raise BadConfigError(f"{name[:200]!r} is no list that can be appended to")
+    words = _words(_text(NAMES[name][0], getattr(effective, NAMES[name][0])))
+    return ",".join(sorted(words | _words(given) if appended else words - _words(given)))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(word.strip() for word in text.split(",")) - {""}
 
 
 def _value(field: str, text: str, *, ours: bool) -> Any:
@@ -75,7 +106,7 @@ def _value(field: str, text: str, *, ours: bool) -> Any:
         # As it is described, so that clients may set all that they have read.
         return None if text == declared.text_or_unlimited(None) else declared.parse(text)
     if field == "cleanup":
-        words = frozenset(word.strip() for word in text.split(",")) - {""}
+        words = _words(text)
         if words not in _CLEANUPS:
             raise ValueError(f"{text!r} is no clean-up policy")
         return _CLEANUPS[words]

@@ -55,18 +55,23 @@ class Kafka(Server):
         advertised: tuple[str, int] | None = None,
         partitions: int = 1,
         tls: ssl.SSLContext | None = None,
+        rebalance_delay_s: float = limits.KAFKA_REBALANCE_DELAY_MS_DEFAULT / 1_000,
+        stop_s: float = 10,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """`address`: hosts and a port. `advertised` None: the first host, and the port."""
+        """`address`: hosts and a port. `advertised` None: the first host, and the port. `stop_s`:
+        how long `stop` waits. The rest is that of Server."""
         super().__init__(
             broker,
             advertised=advertised or (address[0][0], address[1]),
             partitions=partitions,
+            rebalance_delay_s=rebalance_delay_s,
             random_bytes=random_bytes,
         )
         self._is_advertised_elsewhere = advertised is not None
         self._address = address
         self._tls = tls
+        self._stop_s = stop_s
         self._room = broker.shares.declare(
             "kafka_connections", limits.KAFKA_CONNECTIONS_MAX, "Kafka connections"
         )
@@ -104,7 +109,8 @@ class Kafka(Server):
             self.advertised = hosts[0], self.port
 
     async def stop(self) -> None:
-        """Take nothing more; wait until what was taken is stored and answered, or refused."""
+        """Take nothing more; wait until what was taken is stored and answered, or refused, but
+        not for ever: then the connections end without an answer."""
         self._is_stopping = True
         if self._server is not None:
             self._server.close()
@@ -112,10 +118,21 @@ class Kafka(Server):
         self.transactions.close()
         for connection in tuple(self._all):
             connection.finish()
+        try:
+            async with asyncio.timeout(self._stop_s):
+                await self._all_are_closed()
+                await self.finished()
+                await self.transactions.stop()
+        except TimeoutError:
+            _log.warning("%d Kafka connections are cut off: it takes too long", len(self._all))
+            for connection in tuple(self._all):
+                connection.transport.abort()
+            await self._all_are_closed()
+
+    async def _all_are_closed(self) -> None:
         while self._all:
             self._idle.clear()
             await self._idle.wait()
-        await self.finished()
 
     # --- metrics ---
 

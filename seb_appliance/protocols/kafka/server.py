@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine
 from itertools import count
 from typing import Any, Final
 
+from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.protocols.kafka.groups.coordinator import Coordinator
 from seb_appliance.protocols.kafka.transactions import Transactions
@@ -19,7 +20,7 @@ _IDS_OF_EPOCH: Final = 1 << 31
 
 class Server:
     """`advertised`: host and port that clients connect to. `partitions`: of a topic that is made
-    on first use."""
+    on first use. `rebalance_delay_s`: of the coordinator."""
 
     def __init__(
         self,
@@ -27,13 +28,14 @@ class Server:
         *,
         advertised: tuple[str, int] = ("", 0),
         partitions: int = 1,
+        rebalance_delay_s: float = limits.KAFKA_REBALANCE_DELAY_MS_DEFAULT / 1_000,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
         self.broker = broker
         self.advertised = advertised
         self.partitions = partitions
         self.cluster_id = base64.urlsafe_b64encode(broker.bucket_id).decode().rstrip("=")
-        self.coordinator = Coordinator(broker.clock, broker.shares, random_bytes)
+        self.coordinator = Coordinator(broker.clock, broker.shares, random_bytes, rebalance_delay_s)
         self._producer_ids = count(broker.epoch * _IDS_OF_EPOCH)
         self.transactions = Transactions(broker, self.new_producer_id)
         self._tasks: set[asyncio.Task[None]] = set()

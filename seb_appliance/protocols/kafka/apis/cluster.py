@@ -10,6 +10,7 @@ from typing import Final
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
+from seb_appliance.protocols.kafka.group_names import group_of
 from seb_appliance.protocols.kafka.partitions import count_of, names_of, topic_of
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import NODE_ID, Server
@@ -175,7 +176,7 @@ def _coordinator(server: Server, request: Request, key_type: int, key: str) -> M
         return there if request.may("produce") else {
             **nowhere, "error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
         }  # fmt: skip
-    if key_type or not request.may("consume", group=key):
+    if key_type or not request.may("consume", group=group_of(key)):
         code = ErrorCode.INVALID_REQUEST if key_type else ErrorCode.GROUP_AUTHORIZATION_FAILED
         return {**nowhere, "error_code": code}
     return there

@@ -14,6 +14,7 @@ from seb_appliance.broker.shares import Reservation
 from seb_appliance.errors import ForbiddenError, SebError
 from seb_appliance.protocols.kafka.apis.topics import by
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
+from seb_appliance.protocols.kafka.group_names import group_of
 from seb_appliance.protocols.kafka.partitions import partition_of, topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
@@ -72,7 +73,7 @@ def answer_of(body: Message, codes: Mapping[str, ErrorCode]) -> Message:
 @handles(8)
 async def offset_commit(server: Server, request: Request) -> Message:
     body, broker = request.body, server.broker
-    group, asked = body["group_id"], asked_of(body)
+    group, asked = group_of(body["group_id"]), asked_of(body)
     code = server.coordinator.check_commit(
         group, body["generation_id"], body["member_id"], body["group_instance_id"]
     ) or await may_commit(server, request, group, asked)
@@ -109,14 +110,15 @@ def check(server: Server, asked: Asked) -> dict[str, ErrorCode]:
 def offset_fetch(server: Server, request: Request) -> Message:
     body = request.body
     if request.version < 8:
-        found = _fetched(server, request, body["group_id"], body["topics"])
+        found = _fetched(server, request, group_of(body["group_id"]), body["topics"])
         if request.version < 2:
             found.pop("error_code", None)
         return found
     groups = {one["group_id"]: one["topics"] for one in body["groups"]}
 
-    def fetched(group: str) -> Message:
-        return {"group_id": group, **_fetched(server, request, group, groups[group])}
+    def fetched(group_id: str) -> Message:
+        found = _fetched(server, request, group_of(group_id), groups[group_id])
+        return {"group_id": group_id, **found}
 
     return {"groups": Each(groups, fetched)}
 
@@ -189,7 +191,7 @@ def _offset(
 async def offset_delete(server: Server, request: Request) -> Message:
     """Not of a topic that members of the group consume; here, of no topic while it has any."""
     body, broker = request.body, server.broker
-    group, asked = body["group_id"], asked_of(body)
+    group, asked = group_of(body["group_id"]), asked_of(body)
     if not request.may("manage", group=group):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     described = server.coordinator.describe(group)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from seb_appliance.protocols.kafka.configs import (
     changes_of,
     configs_of,
     described,
+    listed,
 )
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError, code_of
 from seb_appliance.protocols.kafka.partitions import count_of, topic_of
@@ -25,7 +26,7 @@ from seb_appliance.protocols.kafka.wire.long_arrays import Each
 from seb_appliance.tasks import in_slices
 
 _TOPIC, _BROKER = 2, 4  # types of resources
-_SET, _DELETE = 0, 1  # operations
+_SET, _DELETE, _APPEND, _SUBTRACT = range(4)  # operations
 _STATIC: Final = 4  # the source of a config: a setting of the appliance
 
 
@@ -88,9 +89,13 @@ async def incremental_alter_configs(server: Server, request: Request) -> Message
     def wanted(resource: Message) -> dict[str, Any]:
         given = dict[str, str | None]()
         for one in resource["configs"]:
-            if one["config_operation"] not in (_SET, _DELETE):
-                raise BadConfigError(f"{one['name']} can be set and deleted, not appended to")
-            given[one["name"]] = one["value"] if one["config_operation"] == _SET else None
+            name, how, value = one["name"], one["config_operation"], one["value"]
+            if how in (_APPEND, _SUBTRACT):
+                effective = server.broker.topics.get(resource["resource_name"]).effective
+                value = listed(name, effective, value or "", appended=how == _APPEND)
+            elif how not in (_SET, _DELETE):
+                raise BadConfigError(f"{how} is no operation on a config")
+            given[name] = None if how == _DELETE else value
         return changes_of(given)
 
     return await _altered(server, request, wanted)
@@ -101,7 +106,7 @@ async def _altered(server: Server, request: Request, wanted: Any) -> Message:
     async for one in in_slices(request.body["resources"]):
         answer = {"resource_type": one["resource_type"], "resource_name": one["resource_name"]}
         try:
-            await _alter(server, request, one, wanted(one))
+            await _alter(server, request, one, wanted)
         except BadConfigError as error:
             text = str(error)
             answer |= {"error_code": ErrorCode.INVALID_CONFIG, "error_message": text}
@@ -114,9 +119,12 @@ async def _altered(server: Server, request: Request, wanted: Any) -> Message:
 
 
 async def _alter(
-    server: Server, request: Request, asked: Message, changes: Mapping[str, Any]
+    server: Server,
+    request: Request,
+    asked: Message,
+    wanted: Callable[[Message], Mapping[str, Any]],
 ) -> None:
-    """Of all partitions. Raises SebError, KafkaError."""
+    """Of all partitions. Raises SebError, KafkaError, BadConfigError."""
     name, topics = asked["resource_name"], server.broker.topics
     if asked["resource_type"] != _TOPIC:
         text = "Only the settings of topics can be changed here."
@@ -125,6 +133,7 @@ async def _alter(
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         raise KafkaError(code, f"The API key has no grant to manage {name!r}.")
     topics.get(name)
+    changes = wanted(asked)
     if request.body["validate_only"] or not changes:
         return
     for partition in range(count_of(topics, name)):

@@ -9,6 +9,7 @@ from seb_appliance.broker.topics.names import check_group_name
 from seb_appliance.errors import BadNameError, NotFoundError, SebError
 from seb_appliance.protocols.kafka.apis.topics import by
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
+from seb_appliance.protocols.kafka.group_names import group_of, id_of
 from seb_appliance.protocols.kafka.groups.values import (
     DescribedMember,
     JoinRequest,
@@ -27,9 +28,14 @@ _PROTOCOL_TYPE = "consumer"  # of groups that have no members now
 _LISTED_MAX = 1_000  # of groups that only have offsets
 
 
+def _group(request: Request) -> str:
+    """Its name."""
+    return group_of(request.body["group_id"])
+
+
 def _refusal(request: Request) -> ErrorCode:
     """NONE if a grant covers the group."""
-    group = request.body["group_id"]
+    group = _group(request)
     try:
         check_group_name(group)
     except BadNameError:
@@ -55,7 +61,7 @@ async def _joined(server: Server, request: Request) -> Message:
     body, caller = request.body, request.caller
     result = await server.coordinator.join(
         JoinRequest(
-            body["group_id"],
+            _group(request),
             caller.key.api_key_id,
             body["member_id"],
             body["group_instance_id"],
@@ -98,7 +104,7 @@ async def _synced(server: Server, request: Request) -> Message:
     body = request.body
     result = await server.coordinator.sync(
         SyncRequest(
-            body["group_id"],
+            _group(request),
             body["generation_id"],
             body["member_id"],
             body["group_instance_id"],
@@ -121,7 +127,7 @@ def heartbeat(server: Server, request: Request) -> Message:
     return {
         "error_code": _refusal(request)
         or server.coordinator.heartbeat(
-            body["group_id"], body["generation_id"], body["member_id"], body["group_instance_id"]
+            _group(request), body["generation_id"], body["member_id"], body["group_instance_id"]
         )
     }
 
@@ -133,7 +139,7 @@ def leave_group(server: Server, request: Request) -> Message:
         return {"error_code": refusal}
     body = request.body
     if request.version < 3:
-        (left,) = server.coordinator.leave(body["group_id"], [LeavingMember(body["member_id"])])
+        (left,) = server.coordinator.leave(_group(request), [LeavingMember(body["member_id"])])
         return {"error_code": left.error}
     leaving = [LeavingMember(one["member_id"], one["group_instance_id"]) for one in body["members"]]
     return {
@@ -143,7 +149,7 @@ def leave_group(server: Server, request: Request) -> Message:
                 "group_instance_id": one.group_instance_id,
                 "error_code": one.error,
             }
-            for one in server.coordinator.leave(body["group_id"], leaving)
+            for one in server.coordinator.leave(_group(request), leaving)
         ]
     }
 
@@ -159,15 +165,16 @@ async def describe_groups(server: Server, request: Request) -> Message:
     }
 
 
-async def _described(server: Server, request: Request, group: str) -> Message:
+async def _described(server: Server, request: Request, group_id: str) -> Message:
+    group = group_of(group_id)
     found = server.coordinator.describe(group)
     if not request.may("consume", group=group):
-        return {"group_id": group, "error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+        return {"group_id": group_id, "error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     if found is None:
         state = State.EMPTY if await _is_seen(server, request, group) else State.DEAD
-        return {"group_id": group, "group_state": state}
+        return {"group_id": group_id, "group_state": state}
     return {
-        "group_id": group,
+        "group_id": group_id,
         "group_state": found.state,
         "protocol_type": found.protocol_type,
         "protocol_data": found.protocol_name,
@@ -203,7 +210,7 @@ async def list_groups(server: Server, request: Request) -> Message:
     listed = {one.group: one for one in server.coordinator.listed()}
     found: list[Message] = [
         {
-            "group_id": one.group,
+            "group_id": id_of(one.group),
             "protocol_type": one.protocol_type,
             "group_state": one.state,
         }
@@ -216,7 +223,11 @@ async def list_groups(server: Server, request: Request) -> Message:
         )
         views, _ = await server.broker.groups.page("", _LISTED_MAX, seen)
         found += [
-            {"group_id": view.group, "protocol_type": _PROTOCOL_TYPE, "group_state": State.EMPTY}
+            {
+                "group_id": id_of(view.group),
+                "protocol_type": _PROTOCOL_TYPE,
+                "group_state": State.EMPTY,
+            }
             for view in views
             if view.group not in listed
         ]
@@ -227,7 +238,7 @@ async def list_groups(server: Server, request: Request) -> Message:
 async def delete_groups(server: Server, request: Request) -> Message:
     return {
         "results": [
-            {"group_id": group, "error_code": await _deleted(server, request, group)}
+            {"group_id": group, "error_code": await _deleted(server, request, group_of(group))}
             async for group in in_slices(dict.fromkeys(request.body["groups_names"]))
         ]
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from itertools import islice
 from typing import Any, Final
 
 from seb_appliance import limits
@@ -10,6 +11,7 @@ from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
 from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.append.writes import Duplicate
 from seb_appliance.broker.shares import Reservation
+from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.errors import NO_ROOM, ErrorCode, KafkaError, code_of
 from seb_appliance.protocols.kafka.partitions import topic_of
@@ -29,6 +31,7 @@ _RETRY_S: Final = 0.1  # while there is no room
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # in less than a millisecond
 _PARTS_HERE: Final = 32  # partitions of a request
 _INFLATED_HERE_BYTES: Final = 256 * limits.KIB
+_KEYLESS_TOLD_MAX: Final = 1_000  # records of a batch, each with a sentence
 _INFLATES: Final = 8  # times that compressed records grow, mostly less
 
 
@@ -47,6 +50,16 @@ def stamp_of(producer: ProducerOf) -> ProducerStamp:
     return ProducerStamp(name, producer.epoch, producer.base_sequence, counts_records=True)
 
 
+def keyless_of(records: NewRecords) -> list[int]:
+    """The places of records without a record key, from 0 on; the first 1,000 of them."""
+    if records.keys is None:
+        return list(range(min(records.count, _KEYLESS_TOLD_MAX)))
+    if None not in records.keys:
+        return []
+    found = (at for at, key in enumerate(records.keys) if key is None)
+    return list(islice(found, _KEYLESS_TOLD_MAX))
+
+
 class _Part:
     """The records for one partition, and what became of them; an `AckCallback`. `no_room`: the
     refusal, if there was no memory for them."""
@@ -59,6 +72,7 @@ class _Part:
         "log_start_offset",
         "no_room",
         "offset",
+        "record_errors",
         "text",
         "topic",
     )
@@ -71,6 +85,7 @@ class _Part:
         self.code = ErrorCode.NONE
         self.text: str | None = None
         self.log_start_offset = -1
+        self.record_errors: list[Message] = []
         self.offset = -1
         self.no_room: SebError | None = None
 
@@ -101,6 +116,14 @@ class _Part:
             self.log_start_offset = self._produce.start_of(self.topic)
         self._tell()
 
+    def refuse_records(self, keyless: list[int]) -> None:
+        """The batch has records without a record key, at these places from 0 on."""
+        text = "A record of a compacted topic needs a record key."
+        self.record_errors = [
+            {"batch_index": at, "batch_index_error_message": text} for at in keyless
+        ]
+        self.refuse(ErrorCode.INVALID_RECORD, text)
+
     def _tell(self) -> None:
         self.data = None
         self._produce.told()
@@ -112,6 +135,7 @@ class _Part:
             "base_offset": self.offset,
             "error_message": self.text,
             "log_start_offset": self.log_start_offset,
+            "record_errors": self.record_errors,
         }
 
 
@@ -195,6 +219,11 @@ class _Produce:
     def _store(self, part: _Part, incoming: Incoming) -> bool:
         """False: there is no room now."""
         part.no_room, size_bytes = None, len(part.data)
+        if self._broker.topics.compacts(part.topic):
+            keyless = keyless_of(incoming.records)
+            if keyless:
+                part.refuse_records(keyless)
+                return True
         stamp = None if incoming.stamp is None else stamp_of(incoming.stamp)
         if incoming.is_transactional:
             self._hold(part, incoming, stamp)

@@ -181,8 +181,8 @@ async def _delete(server: Server, request: Request, name: str) -> None:
     broker = server.broker
     authorize_to_delete(broker, request.caller.key, name)
     broker.topics.get(name)
-    for partition in range(count_of(broker.topics, name)):  # partition 0 first: all are gone
-        await broker.topics.delete(topic_of(name, partition), by(request))
+    names = [topic_of(name, partition) for partition in range(count_of(broker.topics, name))]
+    await broker.topics.delete_together(names, by(request))
 
 
 @handles(21)

@@ -14,8 +14,9 @@ from seb_appliance.protocols.kafka.apis.committing import (
     may_commit,
 )
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError, code_of
+from seb_appliance.protocols.kafka.group_names import group_of
 from seb_appliance.protocols.kafka.partitions import topic_of
-from seb_appliance.protocols.kafka.requests import Request, handles
+from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
 
@@ -23,8 +24,11 @@ _NOBODY: Final = {"producer_id": -1, "producer_epoch": -1}
 
 
 def _code(error: SebError | KafkaError, request: Request) -> ErrorCode:
-    """PRODUCER_FENCED is not known to clients of old versions, and in TxnOffsetCommit to none."""
+    """PRODUCER_FENCED is not known to clients of old versions, and in TxnOffsetCommit to none.
+    COORDINATOR_NOT_AVAILABLE is what all of them take for a reason to ask again."""
     code = error.code if isinstance(error, KafkaError) else code_of(error)
+    if code is ErrorCode.REQUEST_TIMED_OUT:
+        code = ErrorCode.COORDINATOR_NOT_AVAILABLE
     first = {22: 4, 24: 2, 25: 2, 26: 2}.get(request.api.key)
     if code is ErrorCode.PRODUCER_FENCED and (first is None or request.version < first):
         return ErrorCode.INVALID_PRODUCER_EPOCH
@@ -36,7 +40,7 @@ def _identity(body: Message) -> tuple[int, int]:
 
 
 @handles(22)
-def init_producer_id(server: Server, request: Request) -> Message:
+def init_producer_id(server: Server, request: Request) -> Outcome:
     body = request.body
     transactional_id = body["transactional_id"]
     if not request.may("produce"):
@@ -50,9 +54,18 @@ def init_producer_id(server: Server, request: Request) -> Message:
         return {"producer_id": server.new_producer_id(), "producer_epoch": 0}
     if not 0 < len(transactional_id) <= limits.KAFKA_TRANSACTIONAL_ID_CHARACTERS_MAX:
         return {"error_code": ErrorCode.INVALID_REQUEST, **_NOBODY}
+    return _begun(server, request)
+
+
+async def _begun(server: Server, request: Request) -> Message:
+    """An answer means: the bucket knows who has the transactional id."""
+    body = request.body
     try:
-        producer_id, epoch = server.transactions.begin(
-            request.caller.key, transactional_id, body["transaction_timeout_ms"], _identity(body)
+        producer_id, epoch = await server.transactions.begin(
+            request.caller.key,
+            body["transactional_id"],
+            body["transaction_timeout_ms"],
+            _identity(body),
         )
     except (SebError, KafkaError) as error:
         return {"error_code": _code(error, request), **_NOBODY}
@@ -106,7 +119,7 @@ def _by_partition(body: Message, codes: dict[tuple[str, int], ErrorCode]) -> Mes
 @handles(25)
 def add_offsets_to_txn(server: Server, request: Request) -> Message:
     body = request.body
-    if not request.may("consume", group=body["group_id"]):
+    if not request.may("consume", group=group_of(body["group_id"])):
         return {"error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
     try:
         server.transactions.add_partitions(
@@ -121,7 +134,7 @@ def add_offsets_to_txn(server: Server, request: Request) -> Message:
 async def txn_offset_commit(server: Server, request: Request) -> Message:
     """The offsets are checked when the transaction ends."""
     body = request.body
-    group = body["group_id"]
+    group = group_of(body["group_id"])
     code = server.coordinator.check_commit(
         group,
         body["generation_id"],

@@ -54,8 +54,14 @@ class Counts(NamedTuple):
 
 
 class Coordinator:
+    """`rebalance_delay_s`: how long a new group waits for more members after each one."""
+
     def __init__(
-        self, clock: Clock, shares: AllShares, random_bytes: Callable[[int], bytes]
+        self,
+        clock: Clock,
+        shares: AllShares,
+        random_bytes: Callable[[int], bytes],
+        rebalance_delay_s: float,
     ) -> None:
         self._clock = clock
         self._random_bytes = random_bytes
@@ -68,7 +74,7 @@ class Coordinator:
             limits.KAFKA_MEMBERS_BYTES_MAX,
             "bytes of members of Kafka consumer groups",
         )
-        self._rebalancing = Rebalancing(clock, self._forget_if_unused)
+        self._rebalancing = Rebalancing(clock, rebalance_delay_s, self._forget_if_unused)
         self._is_closed = False
 
     # Members

@@ -22,9 +22,11 @@ _SOON_S: Final = 0.001  # a timer that fires that early is not set again
 
 
 class Rebalancing:
-    def __init__(self, clock: Clock, emptied: Callable[[Group], None]) -> None:
-        """`emptied`: called when the last member is gone."""
+    def __init__(self, clock: Clock, delay_s: float, emptied: Callable[[Group], None]) -> None:
+        """`delay_s`: how long a new group waits after each member. `emptied`: called when the last
+        member is gone."""
         self._clock = clock
+        self._delay_s = delay_s
         self._emptied = emptied
         self.generations = 0  # that began
 
@@ -43,7 +45,7 @@ class Rebalancing:
         group.state = State.PREPARING
         if group.is_forming:
             group.first_s = group.newest_s = self._clock.monotonic_s()
-            self._start(group, limits.KAFKA_INITIAL_REBALANCE_S, self._formed)
+            self._start(group, min(self._delay_s, group.rebalance_s), self._formed)
         else:
             self._start(group, group.rebalance_s, self._complete)
 
@@ -111,10 +113,8 @@ class Rebalancing:
 
     def _formed(self, group: Group) -> None:
         """The initial delay is over, unless somebody joined in it."""
-        until_s = min(
-            group.newest_s + limits.KAFKA_INITIAL_REBALANCE_S,
-            group.first_s + limits.KAFKA_INITIAL_REBALANCE_S_MAX,
-        )
+        most_s = min(self._delay_s * limits.KAFKA_REBALANCE_DELAYS_MAX, group.rebalance_s)
+        until_s = min(group.newest_s + self._delay_s, group.first_s + most_s)
         left_s = until_s - self._clock.monotonic_s()
         if left_s > _SOON_S:
             self._start(group, left_s, self._formed)

@@ -8,7 +8,7 @@ from seb_appliance import limits
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.ports import DocumentRow
 from seb_appliance.errors import BadRequestError, NotFoundError
-from seb_appliance.formats.operations import AuditNoted, DocumentSet
+from seb_appliance.formats.operations import AuditNoted, DocumentRemoved, DocumentSet
 from tests.unit.broker.conftest import House
 
 BY = Actor("opopopop", "192.0.2.9")
@@ -58,3 +58,17 @@ async def test_documents_are_bounded(house: House, monkeypatch: pytest.MonkeyPat
     with pytest.raises(BadRequestError):
         await put(house, "c")
     assert await put(house, "b", "[]") is False
+
+
+async def test_what_a_protocol_keeps_for_itself_is_not_in_the_audit_and_not_counted(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DOCUMENTS_MAX", 1)
+    documents, kind = house.broker.documents, "kafka_transactional_id"
+    await house.done(documents.keep(kind, "k a", "1", "k"))
+    await house.done(documents.keep(kind, "k b", "2", "k", ["k a", "k none", "k b"]))
+    (set_, removed) = house.journal.entries[-1].entry.contents.operations
+    assert set_ == DocumentSet(kind=kind, name="k b", document="2", set_us=set_.set_us)
+    assert removed == DocumentRemoved(kind=kind, name="k a")
+    assert [row.name for row in documents.of_kind(kind)] == ["k b"]
+    assert await put(house, "a") is True

@@ -53,7 +53,21 @@ async def test_a_late_member_prolongs_the_first_wait_but_only_so_far(groups: Gro
         waiting.append(groups.join_anew())
     assert len(waiting) > 5
     waited_s = groups.clock.now_s - begun_s
-    assert waited_s <= limits.KAFKA_INITIAL_REBALANCE_S_MAX + INITIAL_S
+    assert waited_s <= (limits.KAFKA_REBALANCE_DELAYS_MAX + 1) * INITIAL_S
+
+
+async def test_a_new_group_waits_as_long_as_the_operator_says_but_no_longer_than_a_member() -> None:
+    groups = Groups(rebalance_delay_s=3.0)
+    first = groups.join_anew()
+    await groups.clock.advance(2.9)
+    second = groups.join_anew()
+    await groups.clock.advance(2.9)
+    assert not first.done()
+    await groups.clock.advance(0.1)
+    assert first.result().generation == second.result().generation == 1
+    waiting = groups.join_anew(group="h", rebalance_timeout_ms=1_000)
+    await groups.clock.advance(1.0)
+    assert waiting.result().generation == 1
 
 
 async def test_a_hundred_groups_of_twenty_rebalance_at_once(groups: Groups) -> None:
