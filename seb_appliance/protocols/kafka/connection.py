@@ -21,11 +21,12 @@ from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
 from seb_appliance.clock import Timer
 from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.kafka.apis.connecting import take_token
-from seb_appliance.protocols.kafka.requests import HANDLERS, Request
+from seb_appliance.protocols.kafka.requests import HANDLERS, Request, Standing
 from seb_appliance.protocols.kafka.stalling import Stalling
 from seb_appliance.protocols.kafka.wire.codec import APIS, Message, read_request, write_response
 from seb_appliance.protocols.kafka.wire.framing import Framer
 from seb_appliance.protocols.kafka.wire.long_arrays import has_long, prepared
+from seb_appliance.protocols.kafka.wire.repeats import PRODUCE, Repeats
 from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame, read_uvarint
 from seb_appliance.protocols.sockets.connected import NUMBERS, Stalled
 from seb_appliance.protocols.sockets.writing import GatheredWrites
@@ -33,8 +34,6 @@ from seb_appliance.tasks import in_slices
 
 _log = logging.getLogger(__name__)
 
-PRODUCE: Final = 0
-FETCH: Final = 1
 SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
@@ -42,7 +41,6 @@ _BEFORE_KEY: Final = {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE}
 
 _NO_TOKEN: Final = bytes(4)  # an empty answer
 _CLIENT_ID_CHARACTERS: Final = 255  # are kept; a member id begins with it
-_CHANGES_UNTIL: Final = 8  # bytes of a request up to and with its correlation id
 _HEAD: Final = struct.Struct(">hhih")  # API, version, correlation id, length of the client id
 _HELD_FROM_BYTES: Final = 16 * limits.KIB  # an unfinished request of more is held in `pending`
 _TURN_S: Final = 0.002  # work between two turns of the event loop
@@ -80,10 +78,10 @@ class Connection(asyncio.Protocol):
         self._timer: Timer | None = None
         self._heard_s = server.broker.clock.monotonic_s()
         self._unsent: list[Reservation] = []
-        # A consumer that waits repeats its Fetch: its version and bytes, and its message.
-        self._last_fetch: tuple[tuple[int, bytes], Message] = (-1, b""), {}
+        self._repeats = Repeats()
+        self.standing: Standing | None = None
         self._key: ApiKeyView | None = None
-        self._has_quotas = False  # of a changed API key the connection ends
+        self.has_quotas = False  # of a changed API key the connection ends
         self.wants_token = False
         self.client_id = ""
         self.software = ""
@@ -114,6 +112,8 @@ class Connection(asyncio.Protocol):
         waiting = self._holding
         if waiting is not None and waiting.interrupt is not None:
             waiting.interrupt()
+        if self.standing is not None:
+            self.standing.leave()
         self._reserved.release()
         for held in (*self._unsent, *(one.acquired for one in self._requests)):
             if held is not None:
@@ -180,11 +180,11 @@ class Connection(asyncio.Protocol):
         elif key.api_key_id != self._key.api_key_id:
             raise UnauthenticatedError("The connection began with another API key.")
         self._key, self._until_us = key, access.holds_until_us(key)
-        self._has_quotas = key.quotas != NO_QUOTAS
+        self.has_quotas = key.quotas != NO_QUOTAS
 
     @property
     def _meter(self) -> Meter | None:
-        return self.broker.access.meters.of(self.key) if self._has_quotas else None
+        return self.broker.access.meters.of(self.key) if self.has_quotas else None
 
     # --- requests ---
 
@@ -235,8 +235,10 @@ class Connection(asyncio.Protocol):
             raise BadMessageError("there is no memory for a request")
 
     def _regulate(self) -> None:
-        """Read on, or not."""
-        wanted = not (self._closing or self._must_wait or self._scheduled)
+        """Read on, or not: while something waits to be taken, or nothing can be."""
+        wanted = not self._closing and not (
+            self._framer.waiting_bytes and (self._must_wait or self._scheduled)
+        )
         if wanted != self._reading and not self.transport.is_closing():
             self._reading = wanted
             (self.transport.resume_reading if wanted else self.transport.pause_reading)()
@@ -261,21 +263,18 @@ class Connection(asyncio.Protocol):
             request = Request(self, api, 0, correlation_id, {})
             request.is_version_unknown = True
         else:
-            repeats = key == FETCH and len(frame) <= _HELD_FROM_BYTES
-            rest = (version, frame[_CHANGES_UNTIL:]) if repeats else None
-            if rest is not None and rest == self._last_fetch[0]:
-                body = self._last_fetch[1]
-            else:
+            body = self._repeats.find(key, frame)
+            request = Request(self, api, version, correlation_id, body or {})
+            request.is_repeated = body is not None
+            if body is None:
                 at = _HEAD.size + max(0, length)
                 if length >= 0:
                     self.client_id = frame[_HEAD.size : at].decode("utf-8", "replace")
                     self.client_id = self.client_id[:_CLIENT_ID_CHARACTERS]
                 if api.is_flexible(version):
                     at = _skip_tags(frame, at)
-                body = read_request(key, version, frame, at)
-                if rest is not None:
-                    self._last_fetch = rest, body
-            request = Request(self, api, version, correlation_id, body)
+                request.body = read_request(key, version, frame, at)
+                self._repeats.keep(key, version, frame, at, request.body)
         self._server.counted(api.name)
         if key == PRODUCE and request.body["acks"] != 0:
             self._stalling.took(self._heard_s)
@@ -368,7 +367,7 @@ class Connection(asyncio.Protocol):
     def go_on(self) -> None:
         self._holding = None
         self._reserved.release()
-        if not self._closing:
+        if self._framer.waiting_bytes and not self._closing:
             self._schedule()
 
     # --- answers ---
@@ -393,20 +392,22 @@ class Connection(asyncio.Protocol):
         if request.api.key == PRODUCE:
             self._note_produced(request)
         meter = self._meter
-        if meter is not None and meter.wait_s > 0:
-            request.message["throttle_time_ms"] = int(meter.wait_s * 1000) + 1
-        try:
-            data = write_response(
-                request.api.key, request.version, request.correlation_id, request.message
-            )
-        except Exception:
-            self.failed(request)
-            return
+        data = request.message
+        if not isinstance(data, bytes):
+            if meter is not None and meter.wait_s > 0:
+                data["throttle_time_ms"] = int(meter.wait_s * 1000) + 1
+            try:
+                data = bytes(
+                    write_response(request.api.key, request.version, request.correlation_id, data)
+                )
+            except Exception:
+                self.failed(request)
+                return
         request.message = None
         self.sent += 1
         if meter is not None:
             meter.charge_out(len(data))
-        self._writes.write(bytes(data))
+        self._writes.write(data)
 
     def _note_produced(self, request: Request) -> None:
         now_s = self.broker.clock.monotonic_s()

@@ -13,16 +13,25 @@ from seb_appliance.protocols.kafka.stalling import Stored
 from seb_appliance.protocols.kafka.wire.codec import Api, Message
 
 
+class Standing(Protocol):
+    """A Fetch that was answered, and goes on to wait in case it is repeated."""
+
+    def repeat(self, request: Request) -> bool: ...
+
+    def leave(self) -> None: ...
+
+
 class Caller(Protocol):
     """The connection of a request. `key`: its API key; `holds_key`: that is as it was. `software`:
     what the client calls itself. `wants_token`: the next request is a bare SASL token, as
-    SaslHandshake 0 has it."""
+    SaslHandshake 0 has it. `standing`: the last Fetch; who takes it away lets it leave."""
 
     broker: Broker
     client_id: str
     software: str
     address: str
     wants_token: bool
+    standing: Standing | None
 
     @property
     def key(self) -> ApiKeyView: ...
@@ -33,6 +42,9 @@ class Caller(Protocol):
 
     @property
     def holds_key(self) -> bool: ...
+
+    @property
+    def has_quotas(self) -> bool: ...
 
     def end(self, reason: str) -> None: ...
 
@@ -46,7 +58,8 @@ class Caller(Protocol):
 
 
 class Request:
-    """`body`: the message. `acquired`: memory of the answer, which is held until that is sent.
+    """`body`: the message; of a Fetch that `is_repeated` the same one as before. `message`: the
+    answer, or all bytes of it. `acquired`: memory of the answer, which is held until that is sent.
     `interrupt`: called when the appliance stops, or the client goes, while this waits. `stored`:
     how long its records waited."""
 
@@ -58,6 +71,7 @@ class Request:
         "correlation_id",
         "interrupt",
         "is_answered",
+        "is_repeated",
         "is_version_unknown",
         "message",
         "stored",
@@ -74,13 +88,15 @@ class Request:
         self.body = body
         self.is_version_unknown = False
         self.is_answered = False
-        self.message: Message | None = None
+        self.is_repeated = False
+        self.message: Message | bytes | None = None
         self.acquired: Reservation | None = None
         self.interrupt: Callable[[], None] | None = None
         self.stored: Stored | None = None
 
-    def answer(self, message: Message | None) -> None:
-        """None: the client wants no answer. Called once."""
+    def answer(self, message: Message | bytes | None) -> None:
+        """None: the client wants no answer. Called once. Bytes say of no quota that it makes the
+        client wait: who `has_quotas` gets messages."""
         assert not self.is_answered, self.api.name
         self.is_answered = True
         self.message = message

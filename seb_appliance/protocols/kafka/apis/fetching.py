@@ -22,6 +22,8 @@ from seb_appliance.protocols.kafka.records.writing import batches_of
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.repeats import FETCH
+from seb_appliance.protocols.kafka.wire.templates import Template
 from seb_appliance.protocols.kafka.wire.types import NO_UUID
 from seb_appliance.tasks import in_slices
 
@@ -65,9 +67,14 @@ class _Part:
         }
 
 
-@handles(1)
+@handles(FETCH)
 def fetch(server: Server, request: Request) -> Outcome:
-    body = request.body
+    body, caller = request.body, request.caller
+    before, caller.standing = caller.standing, None
+    if before is not None:
+        if request.is_repeated and before.repeat(request):
+            return None
+        before.leave()
     if sum(len(one["partitions"]) for one in body["topics"]) > limits.KAFKA_FETCH_PARTITIONS_MAX:
         return {"error_code": ErrorCode.INVALID_REQUEST}
     if body["session_id"] and body["session_epoch"] > 0:
@@ -86,19 +93,24 @@ def _wait_ms(body: Message) -> int:
 
 
 class _Fetch:
+    """It is at the ends of its partitions from `_wait` to `leave`. Where a consumer repeats its
+    request because it got nothing, that stays so: nothing is looked up again."""
+
     def __init__(self, server: Server, request: Request) -> None:
         self._server = server
         self._broker = server.broker
         self._request = request
         self._owner = request.caller.key.api_key_id
         body = request.body
-        self._until_s = self._broker.clock.monotonic_s() + _wait_ms(body) / 1000
+        self._wait_s = _wait_ms(body) / 1000
+        self._until_s = self._broker.clock.monotonic_s() + self._wait_s
         self._most_bytes = max(1, min(body["max_bytes"], limits.KAFKA_FETCH_BYTES_MAX))
         self._topics = [(one, [*self._parts(one)]) for one in body["topics"]]
         self._all = [part for _, parts in self._topics for part in parts]
         self._waiters = list[Waiter]()
         self._timer: Timer | None = None
         self._found_bytes = 0
+        self._nothing: Template | None = None  # the answer when the time is over
 
     def _parts(self, asked: Message) -> Iterable[_Part]:
         name, code = asked["topic"], ErrorCode.NONE
@@ -210,9 +222,7 @@ class _Fetch:
     # --- waiting ---
 
     def _wait(self) -> None:
-        self._request.interrupt = self._interrupt
-        clock = self._broker.clock
-        self._timer = clock.call_later(self._until_s - clock.monotonic_s(), self._interrupt)
+        self._begin_to_wait()
         for part in self._all:
             if part.topic:
                 end = part.ends[1]  # all up to there is read, or compacted away
@@ -230,14 +240,51 @@ class _Fetch:
                     return
                 self._waiters.append(waiter)
 
+    def _begin_to_wait(self) -> None:
+        self._request.interrupt = self._interrupt
+        clock = self._broker.clock
+        self._timer = clock.call_later(self._until_s - clock.monotonic_s(), self._interrupt)
+
+    def _end_to_wait(self) -> bool:
+        """False: it did not wait."""
+        if self._timer is None:
+            return False
+        self._timer.cancel()
+        self._timer = None
+        self._request.interrupt = None
+        return True
+
     def _interrupt(self) -> None:
         """The time is over. Nothing has changed since the last look: a waiter would have told."""
-        if self._leave():
-            self._request.answer(self._answer())
+        if not self._end_to_wait():
+            return
+        request = self._request
+        if self._found_bytes or not request.is_repeated or len(self._waiters) < len(self._all):
+            self.leave()
+            request.answer(self._answer())
+            return
+        request.caller.standing = self
+        if self._nothing is None:
+            self._nothing = Template(FETCH, request.version, lambda _: self._answer())
+        has_quotas = request.caller.has_quotas
+        request.answer(
+            self._answer() if has_quotas else self._nothing.response(request.correlation_id)
+        )
+
+    def repeat(self, request: Request) -> bool:
+        """Wait for it; False if something has changed. The bucket may still have a newer writer."""
+        if not self._waiters:
+            return False
+        self._broker.look_for_newer_writer()
+        self._request = request
+        self._until_s = self._broker.clock.monotonic_s() + self._wait_s
+        self._begin_to_wait()
+        return True
 
     def _woken(self) -> None:
         """Something has changed: look again, once."""
-        if not self._leave():
+        self.leave()
+        if not self._end_to_wait():
             return
         caller = self._request.caller
         if not caller.holds_key:
@@ -253,17 +300,11 @@ class _Fetch:
         elif outcome is not None:
             caller.run(self._request, outcome)
 
-    def _leave(self) -> bool:
-        """Wait no more. False: it did not wait."""
-        if self._timer is None:
-            return False
-        self._timer.cancel()
-        self._timer = None
-        self._request.interrupt = None
+    def leave(self) -> None:
+        """Be at the ends no more."""
         for waiter in self._waiters:
             waiter.leave()
         self._waiters.clear()
-        return True
 
     def _answer(self) -> Message:
         return {
