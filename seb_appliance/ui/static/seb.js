@@ -1,4 +1,5 @@
-// What htmx does not: say when the appliance is silent, rest in the background, copy, close menus.
+// What htmx does not: say when the appliance is silent, rest in the background, copy, choose, colour, close
+// menus.
 // Every page works without this file.
 "use strict";
 
@@ -21,9 +22,72 @@
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-copy]");
     if (!button) return;
-    navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent)
-      .then(() => { button.textContent = "Copied"; });
+    const found = document.getElementById(button.dataset.copy);
+    const element = found.querySelector("pre") ?? found;
+    const said = () => { button.textContent = "Copied"; };
+    if (navigator.clipboard) navigator.clipboard.writeText(element.textContent).then(said);
+    else { // A page by plain HTTP has no clipboard, but may copy what is selected.
+      getSelection().selectAllChildren(element);
+      if (document.execCommand("copy")) said();
+    }
   });
+
+  // A box with data-all="NAME" chooses all boxes of its table that have this name.
+  document.addEventListener("change", (event) => {
+    const name = event.target.dataset?.all;
+    if (!name) return;
+    const boxes = event.target.closest("table").querySelectorAll(`input[name="${name}"]`);
+    for (const box of boxes) box.checked = event.target.checked;
+  });
+
+  // In a list of records, up and down (or k and j) go from one to the next.
+  document.addEventListener("keydown", (event) => {
+    const line = event.target.closest?.(".records summary");
+    const by = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
+    if (!line || !by || event.ctrlKey || event.metaKey || event.altKey) return;
+    const lines = [...line.closest("table").querySelectorAll(".record summary")];
+    lines[lines.indexOf(line) + by]?.focus();
+    event.preventDefault();
+  });
+
+  // A time says on demand what it is on this machine.
+  document.addEventListener("mouseover", (event) => {
+    const time = event.target.closest("time[datetime]");
+    if (!time || time.dataset.local) return;
+    time.dataset.local = new Date(time.dateTime).toLocaleString(undefined, { timeZoneName: "short" });
+    time.title += `\n${time.dataset.local}`;
+  });
+
+  // JSON is coloured by the browser: the page holds plain text.
+  const tokens = /"(?:[^"\\]|\\.)*"(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\b(?:true|false|null)\b/g;
+  const ranges = (pre) => {
+    const nodes = []; // of the text, which marks may have split
+    const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
+    for (let at = 0; walker.nextNode(); at += walker.currentNode.length) nodes.push([at, walker.currentNode]);
+    const place = (at) => {
+      const [begin, node] = nodes.findLast(([first]) => first < at) ?? nodes[0];
+      return [node, at - begin];
+    };
+    return [...pre.textContent.matchAll(tokens)].map((token) => {
+      const range = document.createRange();
+      range.setStart(...place(token.index));
+      range.setEnd(...place(token.index + token[0].length));
+      return [token[1] ? "key" : token[0][0] === '"' ? "text" : "other", range];
+    });
+  };
+  const colour = () => {
+    if (!CSS.highlights) return;
+    const shown = [...document.querySelectorAll('pre[data-kind="JSON"]')]
+      .filter((pre) => pre.checkVisibility() && pre.textContent.length < 100_000);
+    const found = shown.flatMap(ranges);
+    for (const kind of ["key", "text", "other"]) {
+      const of = found.filter(([name]) => name === kind).map(([, range]) => range);
+      CSS.highlights.set(`json-${kind}`, new Highlight(...of));
+    }
+  };
+  document.addEventListener("DOMContentLoaded", colour);
+  document.addEventListener("htmx:afterSettle", colour);
+  document.addEventListener("toggle", (event) => { if (event.target.closest(".record")) colour(); }, true);
 
   // The menu of the account closes with Escape, and when something else is clicked.
   document.addEventListener("keydown", (event) => {
