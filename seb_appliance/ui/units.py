@@ -75,12 +75,21 @@ def moment(at_us: int) -> str:
     return _utc(at_us).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def time_tag(at_us: int | None) -> Markup | str:
+def moment_ms(at_us: int) -> str:
+    """UTC, to the millisecond."""
+    return f"{moment(at_us)[:-1]}.{at_us // 1000 % 1000:03}Z"
+
+
+def time_tag(at_us: int | None, words: Callable[[int], str] = moment) -> Markup | str:
     """`<time>` to the second; its title has the full time."""
     if at_us is None:
         return _NOTHING
     exact = exact_time(at_us)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, moment(at_us))
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, words(at_us))
+
+
+def time_tag_ms(at_us: int) -> Markup | str:
+    return time_tag(at_us, moment_ms)
 
 
 def ago(at_us: int | None, now_us: int) -> Markup | str:
@@ -120,6 +129,7 @@ FILTERS: Final = {
     "money": money,
     "moment": moment,
     "time_tag": time_tag,
+    "time_tag_ms": time_tag_ms,
     "ago": ago,
     "marked": marked,
 }

@@ -94,10 +94,19 @@ def row(piece: BatchSlice, i: int, look: Look) -> RecordRow:
         "" if key is None else key64(key),
         [(visible(name), short(content)) for name, content in unpacked(packed).items()],
         whole,
-        " ".join(whole.text[: 2 * _IN_LINE].split())[:_IN_LINE],
+        _line(value or b"", whole),
         len(value or b""),
         [visible(text) for text in cells(value, look.columns)],
     )
+
+
+def _line(value: bytes, whole: Shown) -> str:
+    text = (
+        whole.text[:_IN_LINE]
+        if whole.kind == "hex"
+        else value[: 4 * _IN_LINE].decode("utf-8", "ignore")
+    )
+    return visible(" ".join(text.split())[:_IN_LINE])
 
 
 def cells(value: bytes | None, columns: Sequence[JsonPath]) -> list[str]:

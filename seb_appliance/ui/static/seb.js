@@ -4,18 +4,58 @@
 "use strict";
 
 (() => {
-  const lost = (isLost) => {
-    const shown = document.getElementById("lost");
-    if (shown) shown.hidden = !isLost;
+  const say = (id, isSo) => {
+    const shown = document.getElementById(id);
+    if (shown) shown.hidden = !isSo;
+    document.body.classList.toggle(id, isSo);
   };
-  document.addEventListener("htmx:sendError", () => lost(true));
-  document.addEventListener("htmx:timeout", () => lost(true));
-  document.addEventListener("htmx:afterOnLoad", () => lost(false));
+  document.addEventListener("htmx:sendError", () => say("lost", true));
+  document.addEventListener("htmx:timeout", () => say("lost", true));
+  document.addEventListener("htmx:afterOnLoad", () => say("lost", false));
+  document.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.xhr.status === 404) say("gone", true);
+  });
 
-  // A page in the background asks for nothing by itself.
+  // A page in the background asks for nothing by itself, and a part of a page that has the focus
+  // stays as it is.
   document.addEventListener("htmx:beforeRequest", (event) => {
     const byItself = event.detail.requestConfig.headers["Seb-By-Itself"];
-    if (byItself && document.hidden) event.preventDefault();
+    const focused = event.detail.target.contains(document.activeElement);
+    if (byItself && (document.hidden || focused)) event.preventDefault();
+  });
+
+  // A form is sent only while the appliance answers; else the browser would show a page of its own
+  // in place of what was typed. What was typed is kept until the next page is here, because that
+  // may be the log-in.
+  const kept = "typed";
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (form.method !== "post" || form.dataset.sent === "yes") return;
+    event.preventDefault();
+    if (form.dataset.sent) return;
+    form.dataset.sent = "asking";
+    const answered = await fetch("/healthz", { cache: "no-store" }).then(() => true, () => false);
+    say("lost", !answered);
+    if (!answered) return delete form.dataset.sent;
+    if (!form.querySelector("[type=password]")) {
+      const typed = [...new FormData(form)].filter(([name]) => name !== "form_id");
+      sessionStorage.setItem(kept, JSON.stringify([form.action, typed]));
+    }
+    form.dataset.sent = "yes";
+    form.requestSubmit(event.submitter);
+  });
+  document.addEventListener("DOMContentLoaded", () => {
+    if (location.pathname === "/ui/login") return;
+    const [action, typed] = JSON.parse(sessionStorage.getItem(kept) ?? "[]");
+    sessionStorage.removeItem(kept);
+    if (!document.referrer.startsWith(`${location.origin}/ui/login`)) return;
+    const form = [...document.forms].find((one) => one.action === action);
+    for (const [name, text] of form ? typed : []) {
+      const field = form.elements[name];
+      if (field?.type === "checkbox") field.checked = true;
+      else if (field && field.type !== "hidden") field.value = text;
+    }
+    form?.scrollIntoView();
   });
 
   // A button with data-copy="ID" copies the text of that element.
