@@ -59,7 +59,8 @@ class Sent:
 
 
 def html(status: int, text: str, headers: Headers | None = None) -> Sent:
-    return Sent(status, [*_PAGE_HEADERS, *(headers or [])], text.encode())
+    later = [(b"retry-after", b"6")] if status in (429, 503) else []
+    return Sent(status, [*_PAGE_HEADERS, *later, *(headers or [])], text.encode())
 
 
 def csv_file(name: str, text: str) -> Sent:

@@ -107,6 +107,8 @@ class UiOptions:
     # Costs for the overview, and the lines of the month's bill.
     cost: Callable[[], Sequence[Figure]] = tuple
     bill: Callable[[], Sequence[BillRow]] = tuple
+    # What the operator should know about costs now, in sentences.
+    cost_warnings: Callable[[], Sequence[str]] = tuple
     # What a change of a topic's settings will cost or save: a sentence for each setting.
     setting_cost: Callable[[str, TopicChanges], Mapping[str, str]] = lambda _topic, _changes: {}
     # Doctor and fsck; empty if checks cannot run here.

@@ -108,6 +108,15 @@ def check_same_origin(headers: Mapping[bytes, bytes]) -> None:
         )
 
 
+def _page_of(url: bytes) -> str:
+    """Path and query of a URL; "" if it is none."""
+    try:
+        parts = urlsplit(url.decode("latin-1"))
+    except ValueError:
+        return ""
+    return parts.path + ("?" + parts.query).rstrip("?")
+
+
 def _host_of(origin: str) -> str:
     try:
         parts = urlsplit(origin)
@@ -308,9 +317,8 @@ class Desk:
     def refused(self, visit: Visit | None, error: SebError, request_id: str) -> Sent:
         """The page of an error."""
         template = "partials/refused.html" if visit and visit.part else "pages/refused.html"
-        headers = [(b"retry-after", b"6")] if error.status in (429, 503) else []
         text = self.render(visit, template, error=error, request_id=request_id)
-        return answers.html(error.status, text, headers)
+        return answers.html(error.status, text)
 
     def render(self, visit: Visit | None, template: str, notice: str = "", **model: Any) -> str:
         now_us = self.options.clock.wall_us()
@@ -318,17 +326,22 @@ class Desk:
 
 
 def log_in_first(request: AnyRequest) -> Sent:
-    """To the log-in, and back here afterwards; a part of a page takes the whole page there."""
+    """To the log-in, and afterwards back to the page that the user saw; a part of a page takes the
+    whole page there."""
     scope = request.scope
-    if b"hx-request" in _headers(scope):
-        return answers.html(401, "", [(b"hx-redirect", LOGIN.encode())])
+    headers = _headers(scope)
     requested = scope["path"] + ("?" + scope["query_string"].decode("latin-1")).rstrip("?")
-    way_back = answers.local_path(requested) if request.method == "GET" else answers.START
-    if way_back == answers.START:
-        return answers.see_other(LOGIN)
+    if b"hx-request" in headers:
+        requested = _page_of(headers.get(b"hx-current-url", b""))
+    elif request.method != "GET":
+        requested = _page_of(headers.get(b"referer", b""))
+    way_back = answers.local_path(requested)
     # The path is itself a query field of the log-in page.
     quoted = way_back.replace("%", "%25").replace("&", "%26").replace("+", "%2B")
-    return answers.see_other(f"{LOGIN}?next={quoted}")
+    path = LOGIN if way_back == answers.START else f"{LOGIN}?next={quoted}"
+    if b"hx-request" in headers:
+        return answers.html(401, "", [(b"hx-redirect", path.encode())])
+    return answers.see_other(path)
 
 
 def link(path: str, **query: str) -> str:

@@ -75,19 +75,28 @@ def moment(at_us: int) -> str:
     return _utc(at_us).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def time_tag(at_us: int | None) -> Markup | str:
+def moment_ms(at_us: int) -> str:
+    """UTC, to the millisecond."""
+    return f"{moment(at_us)[:-1]}.{at_us // 1000 % 1000:03}Z"
+
+
+def time_tag(at_us: int | None, words: Callable[[int], str] = moment) -> Markup | str:
     """`<time>` to the second; its title has the full time."""
     if at_us is None:
         return _NOTHING
-    exact = _exact(at_us)
-    return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, moment(at_us))
+    exact = exact_time(at_us)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, words(at_us))
+
+
+def time_tag_ms(at_us: int) -> Markup | str:
+    return time_tag(at_us, moment_ms)
 
 
 def ago(at_us: int | None, now_us: int) -> Markup | str:
     """`<time>` with the age; its title has the full time."""
     if at_us is None:
         return _NOTHING
-    exact = _exact(at_us)
+    exact = exact_time(at_us)
     seconds = (now_us - at_us) / _SECOND_US
     words = f"{span(seconds)} ago" if seconds >= 0 else f"in {span(-seconds)}"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(exact, exact, words)
@@ -97,8 +106,17 @@ def _utc(at_us: int) -> datetime:
     return datetime.fromtimestamp(at_us // _SECOND_US, UTC)
 
 
-def _exact(at_us: int) -> str:
+def exact_time(at_us: int) -> str:
+    """UTC, to the microsecond, as RFC 3339 writes it."""
     return _utc(at_us).strftime("%Y-%m-%dT%H:%M:%S") + f".{at_us % _SECOND_US:06}Z"
+
+
+def marked(text: str, needle: str) -> Markup:
+    """The text with `<mark>` around each `needle`."""
+    if not needle:
+        return Markup.escape(text)
+    found = Markup("<mark>{}</mark>").format(needle)
+    return found.join(text.split(needle))
 
 
 FILTERS: Final = {
@@ -111,7 +129,9 @@ FILTERS: Final = {
     "money": money,
     "moment": moment,
     "time_tag": time_tag,
+    "time_tag_ms": time_tag_ms,
     "ago": ago,
+    "marked": marked,
 }
 
 

@@ -93,7 +93,7 @@ class Page(HTMLParser):
 @cache
 def ours() -> tuple[frozenset[str], frozenset[tuple[str, str]]]:
     """The elements, and the attributes by element, of all templates."""
-    elements: set[str] = {"time"}
+    elements: set[str] = {"time", "mark"}
     attributes = set(_OF_PYTHON)
     for template in TEMPLATES.rglob("*.html"):
         found = Page(_JINJA.sub("", template.read_text(encoding="utf-8")))

@@ -63,7 +63,7 @@ def test_an_operator_makes_fills_reads_and_deletes_a_topic(chromium: Browser, se
         expect(page.get_by_role("status")).to_contain_text("Stored at offset 0")
         assert b'"log_end_offset":1' in seb.request("GET", "/v1/topics/made.here")[1]
         page.get_by_role("link", name="Show in list").click()
-        page.get_by_role("checkbox").check()
+        page.get_by_role("checkbox", name="Choose record 0").check()
         page.get_by_role("button", name="Send selected records").click()
         page.get_by_label("To the topic").fill("stock")
         page.get_by_role("button", name="Preview").click()
@@ -105,6 +105,41 @@ def test_records_are_followed_paused_and_gone_on_with(chromium: Browser, seb: Se
         assert page.title() == "stock, live · Seb Appliance"
 
 
+def test_records_are_read_searched_and_chosen_by_the_keyboard(
+    chromium: Browser, seb: Serving
+) -> None:
+    with visiting(chromium, seb) as page:
+        page.add_init_script("Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+        log_in(page)
+        page.goto("/ui/topics/stock/records?start=earliest")
+        lines = page.locator(".record summary")
+        lines.first.focus()
+        page.keyboard.press("j")
+        page.keyboard.press("ArrowDown")
+        expect(lines.nth(2)).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("tbody tr").nth(2).locator("pre")).to_be_visible()
+        assert page.evaluate("CSS.highlights.get('json-key').size") > 0
+        page.get_by_label("JSON value").fill("$.count > 6")
+        page.get_by_label("Contains text").fill("count")
+        page.get_by_label("Columns").fill("count")
+        page.keyboard.press("Enter")
+        expect(page.locator("td.cell").first).to_have_text("7")
+        expect(page.locator(".record summary mark").first).to_have_text("count")
+        page.get_by_label("Choose all records of this page").check()
+        shown = page.locator("tbody tr").count()
+        assert page.locator("input[name=offset][type=checkbox]:checked").count() == shown
+        page.locator("tbody th a").first.click()
+        page.get_by_role("button", name="Copy").click()
+        expect(page.get_by_role("button", name="Copied")).to_be_visible()
+        value = page.locator("#value pre").text_content()
+        page.get_by_role("link", name="Use as template").click()
+        expect(page.get_by_label("Record key (")).not_to_have_value("")
+        page.get_by_label("Value", exact=True).select_text()
+        page.keyboard.press("Control+v")  # what was copied without the clipboard's interface
+        expect(page.get_by_label("Value", exact=True)).to_have_value(value or "")
+
+
 def test_all_of_it_works_without_javascript(chromium: Browser, seb: Serving) -> None:
     with visiting(chromium, seb, java_script_enabled=False) as page:
         log_in(page)
@@ -125,6 +160,8 @@ def test_all_of_it_works_without_javascript(chromium: Browser, seb: Serving) -> 
         page.goto("/ui/topics/stock/records?start=earliest")
         page.get_by_role("link", name="Later").click()
         expect(page.locator("tbody tr")).to_have_count(25)
+        page.locator("summary", has_text='"count"').first.click()
+        expect(page.locator("tbody pre").first).to_be_visible()
         page.get_by_role("link", name="Record keys").click()
         page.get_by_label("Starts with").fill("sku-3")
         page.get_by_role("button", name="Search").click()

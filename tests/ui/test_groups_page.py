@@ -50,7 +50,11 @@ async def test_no_group_yet_says_how_the_first_is_made(
         visiting = visitor(empty)
         async with visiting.client:
             await visiting.log_in("olga")
-            assert "seb consume greetings --group" in (await visiting.get("/ui/groups")).text
+            shown = (await visiting.get("/ui/groups")).text
+            assert "seb consume TOPIC --group readers --commit" in shown
+            await empty.client.put("/v1/topics/orders")
+            shown = (await visiting.get("/ui/groups")).text
+            assert "seb consume orders --group readers --commit" in shown
 
 
 async def test_the_list_tells_lag_and_who_holds_the_lease(
@@ -93,6 +97,10 @@ async def test_a_group_that_is_not_there_is_told_in_words(olga: Visitor) -> None
         ("how=latest", "orders.eu 1 3 skips 2 orders.us 3 3 unchanged"),
         ("how=offset&value=2&topics=orders.eu", "orders.eu 1 2 skips 1"),
         ("how=shift&value=-1&topics=orders.*", "orders.eu 1 0 reads 1 again orders.us 3 2"),
+        (
+            "how=offset&value=9&topics=orders.eu",
+            "skips 2 (offset 9 is outside the log, which ends",
+        ),
         ("how=time&value=1999-01-01T00:00&topics=orders.us", "orders.us 3 0 reads 3 again"),
     ],
 )

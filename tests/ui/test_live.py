@@ -65,6 +65,23 @@ async def test_rows_come_as_records_are_stored_and_nothing_in_them_runs(
         assert "/ui/topics/t/records/2" in rows
 
 
+async def test_a_filter_of_the_live_view_leaves_out_what_does_not_match(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    where = "text=zoe&where=%24.total+%3E+1"
+    page = await olga.get(f"/ui/topics/t/live?{where}")
+    assert f'data-rows="/ui/topics/t/live/rows?{where.replace("&", "&amp;")}"' in page.text
+    assert (await olga.get("/ui/topics/t/live?where=1+2")).status_code == 400
+    async with olga.client.stream("GET", f"/ui/topics/t/live/rows?{where}") as answer:
+        lines = answer.aiter_lines()
+        many = [f'{{"total": {n % 100}, "by": "b"}}' for n in range(300)]
+        await produce(seb, [*many, '{"total": 1, "by": "zoe"}', '{"total": 2, "by": "zoe"}'])
+        rows = await event(lines, "rows")
+    assert rows.count("<tr>") == 1
+    assert "skipped" not in rows
+    assert "2, &#34;by&#34;: &#34;<mark>zoe</mark>" in rows
+
+
 async def test_what_comes_too_fast_is_left_out_and_counted(
     seb: RunningAppliance, olga: Visitor
 ) -> None:

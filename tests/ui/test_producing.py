@@ -160,3 +160,23 @@ async def test_a_viewer_stores_nothing(seb: RunningAppliance) -> None:
 async def test_nobody_stores_into_a_topic_that_is_not_there(admin: Visitor) -> None:
     assert (await admin.get("/ui/topics/none/produce")).status_code == 404
     assert (await admin.post("/ui/topics/none/produce", value="x")).status_code == 404
+
+
+async def test_a_record_is_a_template_for_the_next_one(
+    seb: RunningAppliance, admin: Visitor
+) -> None:
+    line = b'{"key": "k", "value": "one\\ntwo", "headers": {"kind": "order", "by": "a: b"}}\n'
+    kind = {"content-type": "application/x-ndjson"}
+    await seb.client.post("/v1/topics/templates/records", content=line, headers=kind)
+    page = (await admin.get("/ui/topics/templates/produce?like=0")).text
+    assert 'name="key" type="text" value="k"' in page
+    assert "one\ntwo</textarea>" in page
+    assert "kind: order\nby: a: b\n</textarea>" in page
+    fields = {"key": "k", "value": "one\r\ntwo", "headers": "kind: order\r\nby: a: b"}
+    assert (await admin.post("/ui/topics/templates/produce", **fields)).status_code == 303
+    records = (await seb.client.get("/v1/topics/templates/records?offset=0")).json()["records"]
+    first, second = ({**one, "offset": 0, "timestamp": ""} for one in records)
+    assert first == second
+    await seb.client.post("/v1/topics/templates/records", content=b"\xff\xfe")
+    assert (await admin.get("/ui/topics/templates/produce?like=2")).status_code == 400
+    assert (await admin.get("/ui/topics/templates/produce?like=9")).status_code == 404

@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.ui.page_context import link
 from tests.support.appliance import RunningAppliance
 from tests.ui.pages import Visitor
 
@@ -52,6 +53,12 @@ async def produce(seb: RunningAppliance, topic: str, records: list[dict[str, obj
     assert answer.status_code == 201, answer.text
 
 
+def way(text: str, words: str) -> str:
+    """The path of a link; "" if there is none."""
+    found = re.search(rf'<a href="([^"]*)"[^>]*>{words}<', text)
+    return found[1].replace("&amp;", "&") if found else ""
+
+
 def offsets(text: str) -> list[int]:
     return [
         int(found) for found in re.findall(r'<th scope="row" class="number"><a[^>]*/(\d+)"', text)
@@ -69,7 +76,11 @@ async def test_nothing_is_read_before_go(seb: RunningAppliance, olga: Visitor) -
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        ("start=end", range(75, 100)),
+        ("start=end", range(99, 74, -1)),
+        ("start=end&until=50", range(49, 24, -1)),
+        ("start=end&until=2001-01-01T00:00", []),
+        ("start=earliest&until=7", range(7)),
+        ("start=end&text=value+1", [*range(19, 9, -1), 1]),
         ("start=earliest&most=50", range(50)),
         ("start=offset&at=90", range(90, 100)),
         ("start=offset&at=100", []),
@@ -103,25 +114,85 @@ async def test_later_and_earlier_go_through_all_records(olga: Visitor) -> None:
     while path:
         text = (await olga.get(path)).text
         seen += offsets(text)
-        later = re.search(r'<a href="([^"]*)"[^>]*>Later<', text)
-        path = later[1].replace("&amp;", "&") if later else ""
+        path = way(text, "Later")
     assert seen == list(range(100))
-    earlier = re.search(r'<a href="([^"]*)"[^>]*>Earlier<', text)
-    assert earlier
-    assert offsets((await olga.get(earlier[1].replace("&amp;", "&"))).text) == list(range(50, 75))
+    assert offsets((await olga.get(way(text, "Earlier"))).text) == list(range(50, 75))
 
 
 async def test_a_look_for_a_text_says_how_far_it_went_and_goes_on(
     olga: Visitor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seb_appliance.ui.pages.records._STEP_RECORDS", 10)
+    monkeypatch.setattr("seb_appliance.ui.records.searching._STEP_RECORDS", 10)
     monkeypatch.setattr(limits, "SCANNED_RECORDS_MAX", 30)
     text = (await olga.get("/ui/topics/numbers/records?start=earliest&text=value+47")).text
     assert "Searched 30 records" in text
     assert "offsets 0 to 29; 0 fit" in text
-    later = re.search(r'<a href="([^"]*)"[^>]*>Later<', text)
-    assert later
-    assert offsets((await olga.get(later[1].replace("&amp;", "&"))).text) == [47]
+    assert offsets((await olga.get(way(text, "Search on"))).text) == [47]
+
+
+async def test_the_newest_are_searched_backwards_and_further_back_goes_on(
+    olga: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seb_appliance.ui.records.searching._STEP_RECORDS", 10)
+    monkeypatch.setattr(limits, "SCANNED_RECORDS_MAX", 30)
+    text = (await olga.get("/ui/topics/numbers/records?start=end&text=value+7")).text
+    assert "Searched 100 records" not in text
+    seen = offsets(text)
+    while path := way(text, "Search further back"):
+        text = (await olga.get(path)).text
+        seen += offsets(text)
+    assert seen == [*range(79, 69, -1), 7]
+    assert "Reached the start of the log" in text
+
+
+async def test_older_and_newest_go_through_all_records(olga: Visitor) -> None:
+    path, seen = "/ui/topics/numbers/records?start=end", []
+    while path:
+        text = (await olga.get(path)).text
+        seen += offsets(text)
+        path = way(text, "Older")
+    assert seen == list(range(99, -1, -1))
+    assert offsets((await olga.get(way(text, "Newest"))).text) == list(range(99, 74, -1))
+
+
+async def test_large_records_are_shown_as_far_as_they_fit_and_the_page_says_so(
+    seb: RunningAppliance, olga: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SCANNED_BYTES_MAX", 200_000)
+    await seb.client.put("/v1/topics/huge", json={"compression": "none"})
+    for _ in range(6):
+        await produce(seb, "huge", [{"value": "x" * 300_000}])
+    ways = (("earliest", "Later", range(6)), ("end", "Older", range(5, -1, -1)))
+    for begin, on, expected in ways:
+        path, seen, said = f"/ui/topics/huge/records?start={begin}", [], []
+        while path:
+            text = (await olga.get(path)).text
+            seen += offsets(text)
+            said.append("The records are large" in text)
+            path = way(text, on)
+        assert seen == list(expected)
+        assert said[0]
+        assert len(said) > 1
+
+
+async def test_a_json_value_is_compared_and_becomes_columns(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    values = [f'{{"total": {50 * n}, "customer": {{"name": "c{n}"}}}}' for n in range(5)]
+    await produce(seb, "bills", [{"value": value} for value in [*values, "no JSON"]])
+    for where, expected in (
+        ("$.total > 100", [3, 4]),
+        ("total = 50", [1]),
+        ("customer.name ~ 4", [4]),
+        ("$.customer", [0, 1, 2, 3, 4]),
+    ):
+        path = link("/ui/topics/bills/records", start="earliest", where=where)
+        assert offsets((await olga.get(path)).text) == expected, where
+    text = (await olga.get("/ui/topics/bills/records?start=earliest&columns=customer.name")).text
+    assert re.findall(r'<td class="cell">(.*?)</td>', text) == ["c0", "c1", "c2", "c3", "c4", ""]
+    for bad in ("where=$.total+is+3", "where=[[", "columns=a+b"):
+        answer = await olga.get(f"/ui/topics/bills/records?start=earliest&{bad}")
+        assert (answer.status_code, 'role="alert"' in answer.text) == (422, True), bad
 
 
 async def test_a_header_and_a_record_key_are_looked_for(
@@ -182,7 +253,7 @@ async def test_a_list_stays_small_however_large_the_values(
 
 async def test_one_record_has_a_page_of_its_own(olga: Visitor) -> None:
     text = (await olga.get("/ui/topics/numbers/records/7")).text
-    assert '<pre tabindex="0">value 7</pre>' in text
+    assert '<pre tabindex="0" data-kind="text">value 7</pre>' in text
     assert "/records/6?show=json" in text
     assert "/records/8?show=json" in text
     assert "Later" not in (await olga.get("/ui/topics/numbers/records/99")).text
@@ -206,6 +277,19 @@ async def test_a_download_is_what_the_api_gives(seb: RunningAppliance, olga: Vis
         assert "attachment" in answer.headers["content-disposition"]
     few = await olga.get("/ui/topics/numbers/download?offset=90&most=3")
     assert few.content.count(b"\n") == 3
+    asked = "offset=10&end=90&text=value+7&format=CSV"
+    lines = (await olga.get(f"/ui/topics/numbers/download?{asked}")).text.splitlines()
+    assert lines[0] == "offset,timestamp,key,value,headers"
+    assert [line.split(",")[3] for line in lines[1:]] == [f"value {n}" for n in range(70, 80)]
+    asked = "offset=0&most=4&text=value+7&where=$"
+    assert (await olga.get(f"/ui/topics/numbers/download?{asked}")).content == b""
+    columns = "offset=0&most=2&format=CSV&columns=total,customer.name"
+    lines = (await olga.get(f"/ui/topics/bills/download?{columns}")).text.splitlines()
+    assert [line.rsplit(",", 2)[1:] for line in lines] == [
+        ["total", "customer.name"],
+        ["0", "c0"],
+        ["50", "c1"],
+    ]
     assert (await olga.get("/ui/topics/numbers/download?offset=x")).status_code == 400
     assert (await olga.get("/ui/topics/numbers/download?offset=999")).status_code == 416
 

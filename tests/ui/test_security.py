@@ -94,6 +94,9 @@ async def test_too_many_tries_from_one_address_are_refused_before_the_password_i
                 assert (await guest.log_in(f"user-{number}")).status_code == 401
             answer = await guest.log_in("admin")
             assert (answer.status_code, answer.headers["retry-after"]) == (429, "6")
+            assert 'role="alert"' in answer.text
+            assert "Too many log-ins failed" in answer.text
+            assert "quota" not in answer.text
             assert guest.token is None
 
 

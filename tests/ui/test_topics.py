@@ -170,6 +170,27 @@ async def test_a_change_of_settings_is_told_in_words_and_then_saved(
         assert 'role="alert"' in answer.text
 
 
+async def test_settings_that_another_tab_saved_meanwhile_are_not_undone(
+    seb: RunningAppliance, admin: Visitor
+) -> None:
+    await seb.client.put("/v1/topics/tabs", json={"linger_ms": 100})
+    page = (await admin.get("/ui/topics/tabs")).text
+    assert 'name="stood" value="linger=100ms"' in page.replace("linger_ms=", "linger=")
+    stood = page.split('name="stood" value="')[1].split('"')[0]
+    path = "/ui/topics/tabs/settings"
+    await admin.post(path, linger_ms="2s", stood=stood)
+    query = urlencode({"linger_ms": "100ms", "retention_ms": "1d", "stood": stood})
+    for answer in (
+        await admin.get(f"{path}?{query}"),
+        await admin.post(path, retention_ms="1d", stood=stood),
+    ):
+        assert answer.status_code == 422
+        assert "Somebody changed these settings" in answer.text
+        assert 'value="1d"' in answer.text
+    found = seb.appliance.broker.topics.get("tabs").settings
+    assert found == TopicSettings(linger_ms=2_000)
+
+
 async def test_compaction_is_switched_on_and_its_settings_are_told(
     seb: RunningAppliance, admin: Visitor
 ) -> None:
@@ -259,6 +280,7 @@ async def test_the_list_is_filtered_by_text_and_by_pattern(
     for name in ("f.eu.a", "f.eu.b", "f.us.a"):
         await seb.appliance.broker.topics.create(name, TopicSettings(), THE_APPLIANCE)
     assert (await olga.get("/ui/topics?match=f.eu")).text.count("<tr>") == 1 + 2
+    assert (await olga.get("/ui/topics?match=F.Eu")).text.count("<tr>") == 1 + 2
     assert (await olga.get("/ui/topics?match=f.*.a")).text.count("<tr>") == 1 + 2
     assert (await olga.get("/ui/topics?match=**.b")).text.count("<tr>") == 1 + 1
     assert "No matching topics" in (await olga.get("/ui/topics?match=%3Cscript%3E")).text

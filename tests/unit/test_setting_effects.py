@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from seb_appliance.ops.cost.prices import PROVIDERS
-from seb_appliance.ops.serve.ui_facts import effects_of
+from dataclasses import replace
+
+from seb_appliance.ops.cost.prices import PROVIDERS, Money
+from seb_appliance.ops.serve.ui_facts import cost_warnings, effects_of
 from tests.support.appliance import running_appliance
 
 
@@ -27,3 +29,12 @@ async def test_each_change_that_costs_or_saves_has_its_words(tmp_path):
         assert effects_of(broker, cost, "t", {"key_index": "latest"}, now_us) == {}
         as_it_is = {"linger_ms": None, "compression": "zstd"}
         assert effects_of(broker, cost, "t", as_it_is, now_us) == {}
+
+
+async def test_a_forecast_over_the_budget_is_a_warning(tmp_path):
+    async with running_appliance(tmp_path) as seb:
+        report = replace(seb.appliance.cost.report(), prices=PROVIDERS["hetzner"])
+        assert cost_warnings(report) == []
+        assert cost_warnings(replace(report, budget=Money(100.0, "EUR"))) == []
+        (found,) = cost_warnings(replace(report, budget=Money(1.0, "EUR")))
+        assert "more than the budget of 1.00 EUR" in found

@@ -287,7 +287,7 @@ class ConsumerGroups:
             else:
                 continue
             after = min(max(wanted, topic.log_start_offset), topic.log_end_offset)
-            rows.append(ResetRow(name, topic.topic_id, before, after))
+            rows.append(ResetRow(name, topic.topic_id, before, after, wanted))
         return rows
 
     async def reset(

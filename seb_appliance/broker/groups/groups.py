@@ -281,12 +281,14 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class ResetRow:
-    """`before` None: the group had no offset on the topic."""
+    """`before` None: the group had no offset on the topic. `wanted`: what was asked for; `after` is
+    within the log."""
 
     topic: str
     topic_id: int
     before: int | None
     after: int
+    wanted: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,7 +19,8 @@ _UNITS: Final = (2**40, 2**30, 2**20, 2**10)
 class Situation:
     """What an effect is computed from. `entries_per_s`: journal entries a second, the mean of the
     last day, each of `entry_price`. Of the topic: its size, the bytes a second it receives, and
-    their compressed size as a fraction of the plain size (1.0 if unknown)."""
+    their compressed size as a fraction of the plain size (1.0 if unknown). `bill`: the forecast of
+    the month; nothing can save more."""
 
     prices: Prices
     entries_per_s: float = 0.0
@@ -26,6 +28,11 @@ class Situation:
     size_bytes: int = 0
     bytes_per_s: float = 0.0
     compressed_part: float = 1.0
+    bill: float = math.inf
+
+    def cost(self, monthly: float) -> float:
+        """An additional cost (negative: savings), within the bill."""
+        return max(monthly, -self.bill)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +52,7 @@ def linger(now: Situation, before_ms: int, after_ms: int) -> Effect:
     apart = format_duration(abs(after_ms - before_ms))
     entries = now.entries_per_s * _MONTH_S
     if after_ms >= before_ms:
-        monthly = -entries * (1 - 1 / times) * now.entry_price
+        monthly = now.cost(-entries * (1 - 1 / times) * now.entry_price)
         words = f"up to {times:.3g} times fewer PUTs, {_money(now, monthly)}, "
         return Effect("linger_ms", f"{words}acknowledgement up to {apart} later", monthly)
     # A window cannot close more often than it can be opened: once in each of its new length.
@@ -120,7 +127,7 @@ def always_busy(prices: Prices, linger_ms: int, *, lists: bool) -> str:
 
 
 def _storage(now: Situation, more_bytes: float) -> float:
-    return more_bytes / GB * now.prices.storage_gb
+    return now.cost(more_bytes / GB * now.prices.storage_gb)
 
 
 def _size(count: float) -> str:

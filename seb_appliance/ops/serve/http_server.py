@@ -26,6 +26,7 @@ from seb_appliance.ops.serve.ui_facts import (
     bill_rows,
     checks_shown,
     cost_figures,
+    cost_warnings,
     effects_of,
     setting_rows,
 )
@@ -55,6 +56,7 @@ def ui_options(appliance: Appliance) -> UiOptions:
         snapshot=appliance.publish_snapshot,
         cost=lambda: cost_figures(appliance),
         bill=lambda: bill_rows(appliance),
+        cost_warnings=lambda: cost_warnings(appliance.cost.report()),
         setting_cost=lambda topic, changes: effects_of(
             appliance.broker, appliance.cost, topic, changes, appliance.clock.wall_us()
         ),

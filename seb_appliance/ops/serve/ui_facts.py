@@ -11,6 +11,7 @@ from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import TopicView
 from seb_appliance.ops.cost import effects
+from seb_appliance.ops.cost.bill import CostReport
 from seb_appliance.ops.cost.effects import Effect, Situation
 from seb_appliance.ops.jobs.check_job import CheckKeeper, CheckResult
 from seb_appliance.ops.jobs.cost_job import CostKeeper
@@ -49,6 +50,16 @@ def cost_figures(appliance: Appliance) -> list[Figure]:
     if found.budget is not None:
         note += f" of {found.budget}"
     return [Figure("Cost this month", found.prices.money(found.so_far.total), note)]
+
+
+def cost_warnings(found: CostReport) -> list[str]:
+    """What is wrong with the month's cost, in sentences."""
+    forecast = found.forecast.total
+    if found.budget is None or forecast <= found.budget.amount:
+        return []
+    amount = found.prices.money(forecast)
+    words = "The storage page shows what for."
+    return [f"The month will cost {amount}, more than the budget of {found.budget}. {words}"]
 
 
 def bill_rows(appliance: Appliance) -> list[BillRow]:
@@ -112,7 +123,13 @@ def _situation(broker: Broker, cost: CostKeeper, view: TopicView, now_us: int) -
     counters = broker.counters
     part = counters.packed_bytes / counters.plain_bytes if counters.plain_bytes else 1.0
     return Situation(
-        cost.prices, cost.entries_per_s, cost.entry_price, view.bytes, view.bytes / age_s, part
+        cost.prices,
+        cost.entries_per_s,
+        cost.entry_price,
+        view.bytes,
+        view.bytes / age_s,
+        part,
+        cost.report().forecast.total,
     )
 
 

@@ -46,12 +46,13 @@ class Line:
 async def show(visit: Visit) -> ASGIApp:
     words, after = visit.form.text("filter"), visit.form.text("after")
     views, next_after = await visit.broker.groups.page(
-        after, _GROUPS_PER_PAGE, lambda group, _topic: words in group
+        after, _GROUPS_PER_PAGE, lambda group, _topic: words.lower() in group.lower()
     )
     return visit.page(
         "groups",
         parts=["group-rows"],
         views=views,
+        topic=next(iter(visit.broker.topics.names()), "TOPIC"),
         words=words,
         first=link(_PATH, filter=words) if after else "",
         following=link(_PATH, filter=words, after=next_after) if next_after else "",
@@ -146,7 +147,6 @@ async def _reset_page(visit: Visit, group: str, problem: FormProblem | None = No
         asked=asked,
         rows=rows[:_ROWS_SHOWN],
         left_out=max(0, len(rows) - _ROWS_SHOWN),
-        back=sum(row.before is not None and row.after < row.before for row in rows),
         stood=_stood(rows),
         topic_count=len(topics),
         problem=problem,

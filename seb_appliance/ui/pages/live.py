@@ -1,7 +1,8 @@
 """A topic followed in a browser: rows as records are stored, sent as `text/event-stream`.
 
-Twice a second, at most fifty of the newest rows are sent, and how many records were skipped. The
-stream does not extend the session, and ends with it.
+Twice a second, at most fifty of the newest rows are sent, and how many records were skipped; with a
+filter, the first fifty that match, and nothing is skipped. The stream does not extend the session,
+and ends with it.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from litestar.types import ASGIApp, HTTPResponseBodyEvent, Receive, Scope, Send
 from seb_appliance import limits
 from seb_appliance.broker.read.waiting import Follower
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.broker.values import From, ReadRequest
+from seb_appliance.broker.values import From
 from seb_appliance.errors import FollowerTooSlowError, OffsetExpiredError, SebError
-from seb_appliance.ui.page_context import Routes, Visit
-from seb_appliance.ui.pages.records import rows
+from seb_appliance.ui.page_context import Routes, Visit, link
+from seb_appliance.ui.pages.records import FILTER, filter_of
+from seb_appliance.ui.records.rows import Look
+from seb_appliance.ui.records.searching import Search
 
 routes = Routes()
 _HEADERS = [
@@ -30,22 +33,33 @@ _PING = b": ping\n\n"
 _VALUE_CHARACTERS = 300
 
 
-@routes.get("/topics/{topic:str}/live")
+@routes.get("/topics/{topic:str}/live", FILTER)
 async def show(visit: Visit, topic: str) -> ASGIApp:
-    return visit.page("live", view=visit.broker.topics.get(topic))
+    filter_of(visit.form)  # may refuse
+    asked = {**FILTER, **visit.form.values}
+    return visit.page(
+        "live",
+        view=visit.broker.topics.get(topic),
+        asked=asked,
+        rows_path=link(f"/ui/topics/{topic}/live/rows", **asked),
+    )
 
 
-@routes.get("/topics/{topic:str}/live/rows")
+@routes.get("/topics/{topic:str}/live/rows", FILTER)
 async def follow(visit: Visit, topic: str) -> ASGIApp:
-    return LiveRows(visit, topic, visit.broker.topics.get(topic).log_end_offset)
+    look = Look("text", _VALUE_CHARACTERS)
+    wanted = filter_of(visit.form)
+    search = Search(visit.broker, topic, wanted, limits.LIVE_ROWS_AT_ONCE, look)
+    return LiveRows(visit, search, visit.broker.topics.get(topic).log_end_offset)
 
 
 class LiveRows:
-    """An ASGI application that sends the records from `offset` on."""
+    """An ASGI application that sends what `search` finds from `offset` on."""
 
-    def __init__(self, visit: Visit, topic: str, offset: int) -> None:
+    def __init__(self, visit: Visit, search: Search, offset: int) -> None:
         self._visit = visit
-        self._topic = topic
+        self._search = search
+        self._topic = search.topic
         self._offset = offset
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -80,17 +94,20 @@ class LiveRows:
         return b""
 
     async def _rows(self, end: int) -> bytes:
-        begin = max(self._offset, end - limits.LIVE_ROWS_AT_ONCE)
-        wanted = ReadRequest(From(offset=begin), From(offset=end))
+        begin = self._offset
+        if self._search.wanted.is_empty:
+            begin = max(begin, end - limits.LIVE_ROWS_AT_ONCE)
         try:
-            result = await self._visit.broker.read(self._topic, wanted)
+            found = await self._search.forwards(From(offset=begin), From(offset=end))
         except OffsetExpiredError:  # trimmed meanwhile
             self._offset = end
             return _PING
-        skipped, self._offset = begin - self._offset, result.next_offset
-        shown = rows(result, "text", _VALUE_CHARACTERS)
-        model = {"rows": shown[::-1], "skipped": skipped, "topic": self._topic}
-        return _event("rows", self._visit.fragment("live_rows", **model))
+        skipped, self._offset = begin - self._offset, found.end
+        if not found.rows and not skipped:
+            return _PING
+        needle = self._search.wanted.text.decode()
+        model = {"rows": found.rows[::-1], "skipped": skipped, "topic": self._topic}
+        return _event("rows", self._visit.fragment("live_rows", needle=needle, **model))
 
     async def _send(self, send: Send, content: bytes) -> None:
         """Raises OverloadedError, FollowerTooSlowError."""

@@ -34,7 +34,10 @@ async def show(visit: Visit) -> ASGIApp:
         "overview",
         parts=["overview-live"],
         ready=readiness.ready,
-        warnings=warnings(telemetry, readiness.sentences),
+        warnings=[
+            *warnings(telemetry, readiness.sentences),
+            *visit.options.cost_warnings(),
+        ],
         figures=[
             *_figures(telemetry, totals, samples[-1] if samples else None),
             *visit.options.cost(),

@@ -12,7 +12,8 @@ from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadRequestError, NotFoundError
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
-from seb_appliance.ui.pages.records import RecordRow, number_of, parts, places, read_one, row
+from seb_appliance.ui.pages.records import number_of
+from seb_appliance.ui.records.rows import Look, RecordRow, parts, read_one, row, unpacked
 from seb_appliance.ui.units import count
 
 routes = Routes()
@@ -21,15 +22,32 @@ _SEND: Final = frozenset({"offset", "to"})
 
 
 async def _produce_page(visit: Visit, topic: str, problem: FormProblem | None = None) -> ASGIApp:
-    return visit.page(
-        "produce",
-        view=visit.broker.topics.get(topic),
-        problem=problem,
-        values=dict.fromkeys(_FIELDS, "") | (problem.values if problem else {}),
-    )
+    view, like = visit.broker.topics.get(topic), visit.form.text("like")
+    if problem is not None:
+        values = problem.values
+    elif like:
+        offset = number_of(like, "like", limits.OFFSET_MAX)
+        values = _fields(*parts(*await read_one(visit.broker, topic, offset)))
+    else:
+        values = {}
+    values = dict.fromkeys(_FIELDS, "") | values
+    return visit.page("produce", view=view, problem=problem, values=values)
 
 
-@routes.get("/topics/{topic:str}/produce")
+def _fields(key: bytes | None, value: bytes | None, packed: bytes | None) -> dict[str, str]:
+    """The form with a record as its template. Raises BadRequestError if it holds what cannot be
+    typed."""
+    try:
+        headers = {name: content.decode() for name, content in unpacked(packed).items()}
+        text, key_text = (value or b"").decode(), (key or b"").decode()
+    except UnicodeDecodeError as error:
+        raise BadRequestError("This record is not text, so it cannot be a template.") from error
+    lines = "".join(f"{name}: {content}\n" for name, content in headers.items())
+    tombstone = "yes" if value is None else ""
+    return {"key": key_text, "headers": lines, "value": text, "tombstone": tombstone}
+
+
+@routes.get("/topics/{topic:str}/produce", {"like"})
 async def show(visit: Visit, topic: str) -> ASGIApp:
     return await _produce_page(visit, topic)
 
@@ -111,7 +129,7 @@ async def _read(visit: Visit, topic: str, offsets: list[int]) -> tuple[NewRecord
     rows: list[RecordRow] = []
     size_bytes = 0
     for offset in offsets:
-        piece, i = next(places(await read_one(visit.broker, topic, offset)))
+        piece, i = await read_one(visit.broker, topic, offset)
         key, value, packed = parts(piece, i)
         size_bytes += len(key or b"") + len(value or b"") + len(packed or b"")
         if size_bytes > limits.SENT_BYTES_MAX:
@@ -122,5 +140,5 @@ async def _read(visit: Visit, topic: str, offsets: list[int]) -> tuple[NewRecord
         keys.append(key)
         values.append(value)
         headers.append(packed or b"")
-        rows.append(row(piece, i, "json", 200))
+        rows.append(row(piece, i, Look(most=200)))
     return NewRecords(values, keys, headers), rows

@@ -28,7 +28,7 @@ from seb_appliance.formats.queues.queues import (
 )
 from seb_appliance.ui.forms import Form, parsed, time_us, whole
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
-from seb_appliance.ui.pages.records import parts, places, unpacked
+from seb_appliance.ui.records.rows import parts, places, unpacked
 from seb_appliance.ui.units import count, short
 
 routes = Routes()

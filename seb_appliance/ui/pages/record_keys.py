@@ -13,7 +13,8 @@ from seb_appliance import limits
 from seb_appliance.broker.record_keys.queries import KeyPage
 from seb_appliance.errors import RecordKeyNotFoundError
 from seb_appliance.ui.page_context import Routes, Visit, link
-from seb_appliance.ui.pages.records import RecordRow, key64, key_of, number_of, parts, places, row
+from seb_appliance.ui.pages.records import number_of
+from seb_appliance.ui.records.rows import Look, RecordRow, key64, key_of, parts, places, row
 from seb_appliance.ui.units import Line, neighbours, short
 
 routes = Routes()
@@ -62,7 +63,7 @@ async def show_one(visit: Visit, topic: str) -> ASGIApp:
     latest: RecordRow | None = None
     try:
         found = await keys.latest(topic, key, fresh=False)
-        latest = row(*next(places(found.result)), "json", limits.VALUE_SHOWN_BYTES_MAX)
+        latest = row(*next(places(found.result)), Look(most=limits.VALUE_SHOWN_BYTES_MAX))
     except RecordKeyNotFoundError:
         if not has_history:
             raise
@@ -97,7 +98,7 @@ async def _versions(
     changed = await asyncio.to_thread(neighbours, values)
     shown = [
         Version(
-            row(piece, i, "json"),
+            row(piece, i, Look()),
             changed[number] if number < len(changed) else None,
             number == len(there) - 1,
         )

@@ -26,6 +26,7 @@ from seb_appliance.ui.units import ago, count, rate, size, size_rate
 routes = Routes()
 FORM: Final = tuple(SETTINGS.values())
 FIELDS: Final = frozenset(SETTINGS)
+_SETTINGS: Final = FIELDS | {"stood"}
 _TRIM: Final = frozenset({"before"})
 
 
@@ -55,6 +56,7 @@ async def _page(
         form=FORM,
         defaults=defaults(visit.broker.topics.effective(TopicSettings())),
         values=wrong_settings.values if wrong_settings else written(view.settings),
+        stood=_stood(view),
         settings_problem=wrong_settings,
         trim_problem=problem if form == "trim" else None,
         delete_problem=problem if form == "delete" else None,
@@ -64,11 +66,12 @@ async def _page(
 _settings_again = partial(_page, form="settings")
 
 
-@routes.get("/topics/{topic:str}/settings", FIELDS, again=_settings_again)
+@routes.get("/topics/{topic:str}/settings", _SETTINGS, again=_settings_again)
 async def preview_settings(visit: Visit, topic: str) -> ASGIApp:
     view = visit.broker.topics.get(topic)
     if not visit.form.values:  # not sent by the form: it must not reset everything
         return visit.see_other(f"/ui/topics/{topic}")
+    _require_unchanged(view, visit.form)
     changes = changes_of(visit.form)
     wanted = TopicSettings(**changes)
     after = visit.broker.topics.effective(wanted)
@@ -78,17 +81,32 @@ async def preview_settings(visit: Visit, topic: str) -> ASGIApp:
         effects=effects(view.effective, after),
         costs=visit.options.setting_cost(topic, changes),
         labels={field.name: field.label for field in FORM},
-        fields={field: visit.form.text(field) for field in FIELDS},
+        fields={field: visit.form.text(field) for field in FIELDS} | {"stood": _stood(view)},
         same=wanted == view.settings,
         command=_change_command(view, wanted),
         patch=msgspec.json.encode(_changed(view, wanted)).decode(),
     )
 
 
-@routes.post("/topics/{topic:str}/settings", FIELDS, again=_settings_again)
+@routes.post("/topics/{topic:str}/settings", _SETTINGS, again=_settings_again)
 async def save(visit: Visit, topic: str) -> ASGIApp:
+    _require_unchanged(visit.broker.topics.get(topic), visit.form)
     await visit.broker.topics.change(topic, changes_of(visit.form), visit.actor)
     return visit.see_other(f"/ui/topics/{topic}", "The settings are saved.")
+
+
+def _stood(view: TopicView) -> str:
+    """The topic's settings, to detect that they changed after the form was shown."""
+    return " ".join(f"{name}={text}" for name, text in written(view.settings).items() if text)
+
+
+def _require_unchanged(view: TopicView, form: Form) -> None:
+    """Raises BadRequestError."""
+    if form.raw("stood", _stood(view)) != _stood(view):
+        raise BadRequestError(
+            "Somebody changed these settings after you opened the page; nothing was saved. The "
+            f"fields show what you entered. Now set: {_stood(view) or 'only defaults'}."
+        )
 
 
 @routes.get("/topics/{topic:str}/trim", _TRIM, again=partial(_page, form="trim"))

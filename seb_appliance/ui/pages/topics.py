@@ -86,10 +86,10 @@ async def create(visit: Visit) -> ASGIApp:
 
 
 async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
-    """The first `most` names that a pattern matches; text without * is looked for anywhere in them.
-    Raises BadNameError."""
+    """The first `most` names that a pattern matches; text without * is looked for anywhere in them,
+    in small or capital letters. Raises BadNameError."""
     if "*" not in match:
-        return [name for name in names if match in name][:most]
+        return [name for name in names if match.lower() in name.lower()][:most]
     pattern = Patterns([check_pattern(match)])
     words = [word for word in match.split(".") if "*" not in word]
     found: list[str] = []

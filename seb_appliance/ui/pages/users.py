@@ -14,7 +14,6 @@ from seb_appliance.errors import (
     BadRequestError,
     ForbiddenError,
     NotFoundError,
-    QuotaExceededError,
 )
 from seb_appliance.formats.operations import Role
 from seb_appliance.ui import answers
@@ -39,11 +38,9 @@ async def log_in(visit: Visit) -> ASGIApp:
     way_back = answers.local_path(visit.form.raw("next", answers.START))
     sessions, throttle = visit.desk.sessions, visit.desk.throttle
     if not throttle.take(visit.address, name):
-        raise QuotaExceededError(
-            "Too many log-ins failed from this address or for this user. Wait "
-            f"{limits.LOGIN_EVERY_S} seconds and try again.",
-            retry_after_s=limits.LOGIN_EVERY_S,
-        )
+        words = "Too many log-ins failed from this address or for this user. Wait {} seconds."
+        problem = FormProblem(words.format(limits.LOGIN_EVERY_S), {"name": name})
+        return _log_in_page(visit, way_back, problem, status=429)
     user = visit.broker.accounts.get(name)
     # A very long password would cost much time: it is cut to one character over the limit.
     given = unicodedata.normalize("NFC", password[: limits.PASSWORD_CHARACTERS_MAX + 1])
@@ -68,10 +65,12 @@ async def log_out_everywhere(visit: Visit) -> ASGIApp:
     return visit.with_cookie(LOGIN, "")
 
 
-def _log_in_page(visit: Visit, way_back: str, problem: FormProblem | None = None) -> ASGIApp:
+def _log_in_page(
+    visit: Visit, way_back: str, problem: FormProblem | None = None, status: int = 401
+) -> ASGIApp:
     return visit.page(
         "login",
-        status=401 if problem else 200,
+        status=status if problem else 200,
         way_back=way_back,
         problem=problem,
         has_users=bool(visit.broker.accounts.all()),

@@ -20,6 +20,7 @@
     said.textContent = !paused ? "Following." : `Paused; ${waiting.length} rows wait.`;
   };
 
+  said.textContent = "Connecting…";
   source.addEventListener("open", () => { button.hidden = false; say(); });
   source.addEventListener("error", () => {
     said.textContent = source.readyState === EventSource.CLOSED

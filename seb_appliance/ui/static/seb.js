@@ -1,29 +1,133 @@
-// What htmx does not: say when the appliance is silent, rest in the background, copy, close menus.
+// What htmx does not: say when the appliance is silent, rest in the background, copy, choose, colour, close
+// menus.
 // Every page works without this file.
 "use strict";
 
 (() => {
-  const lost = (isLost) => {
-    const shown = document.getElementById("lost");
-    if (shown) shown.hidden = !isLost;
+  const say = (id, isSo) => {
+    const shown = document.getElementById(id);
+    if (shown) shown.hidden = !isSo;
+    document.body.classList.toggle(id, isSo);
   };
-  document.addEventListener("htmx:sendError", () => lost(true));
-  document.addEventListener("htmx:timeout", () => lost(true));
-  document.addEventListener("htmx:afterOnLoad", () => lost(false));
+  document.addEventListener("htmx:sendError", () => say("lost", true));
+  document.addEventListener("htmx:timeout", () => say("lost", true));
+  document.addEventListener("htmx:afterOnLoad", () => say("lost", false));
+  document.addEventListener("htmx:responseError", (event) => {
+    if (event.detail.xhr.status === 404) say("gone", true);
+  });
 
-  // A page in the background asks for nothing by itself.
+  // A page in the background asks for nothing by itself, and a part of a page that has the focus
+  // stays as it is.
   document.addEventListener("htmx:beforeRequest", (event) => {
     const byItself = event.detail.requestConfig.headers["Seb-By-Itself"];
-    if (byItself && document.hidden) event.preventDefault();
+    const focused = event.detail.target.contains(document.activeElement);
+    if (byItself && (document.hidden || focused)) event.preventDefault();
+  });
+
+  // A form is sent only while the appliance answers; else the browser would show a page of its own
+  // in place of what was typed. What was typed is kept until the next page is here, because that
+  // may be the log-in.
+  const kept = "typed";
+  document.addEventListener("submit", async (event) => {
+    const form = event.target;
+    if (form.method !== "post" || form.dataset.sent === "yes") return;
+    event.preventDefault();
+    if (form.dataset.sent) return;
+    form.dataset.sent = "asking";
+    const answered = await fetch("/healthz", { cache: "no-store" }).then(() => true, () => false);
+    say("lost", !answered);
+    if (!answered) return delete form.dataset.sent;
+    if (!form.querySelector("[type=password]")) {
+      const typed = [...new FormData(form)].filter(([name]) => name !== "form_id");
+      sessionStorage.setItem(kept, JSON.stringify([form.action, typed]));
+    }
+    form.dataset.sent = "yes";
+    form.requestSubmit(event.submitter);
+  });
+  document.addEventListener("DOMContentLoaded", () => {
+    if (location.pathname === "/ui/login") return;
+    const [action, typed] = JSON.parse(sessionStorage.getItem(kept) ?? "[]");
+    sessionStorage.removeItem(kept);
+    if (!document.referrer.startsWith(`${location.origin}/ui/login`)) return;
+    const form = [...document.forms].find((one) => one.action === action);
+    for (const [name, text] of form ? typed : []) {
+      const field = form.elements[name];
+      if (field?.type === "checkbox") field.checked = true;
+      else if (field && field.type !== "hidden") field.value = text;
+    }
+    form?.scrollIntoView();
   });
 
   // A button with data-copy="ID" copies the text of that element.
   document.addEventListener("click", (event) => {
     const button = event.target.closest("button[data-copy]");
     if (!button) return;
-    navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent)
-      .then(() => { button.textContent = "Copied"; });
+    const found = document.getElementById(button.dataset.copy);
+    const element = found.querySelector("pre") ?? found;
+    const said = () => { button.textContent = "Copied"; };
+    if (navigator.clipboard) navigator.clipboard.writeText(element.textContent).then(said);
+    else { // A page by plain HTTP has no clipboard, but may copy what is selected.
+      getSelection().selectAllChildren(element);
+      if (document.execCommand("copy")) said();
+    }
   });
+
+  // A box with data-all="NAME" chooses all boxes of its table that have this name.
+  document.addEventListener("change", (event) => {
+    const name = event.target.dataset?.all;
+    if (!name) return;
+    const boxes = event.target.closest("table").querySelectorAll(`input[name="${name}"]`);
+    for (const box of boxes) box.checked = event.target.checked;
+  });
+
+  // In a list of records, up and down (or k and j) go from one to the next.
+  document.addEventListener("keydown", (event) => {
+    const line = event.target.closest?.(".records summary");
+    const by = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
+    if (!line || !by || event.ctrlKey || event.metaKey || event.altKey) return;
+    const lines = [...line.closest("table").querySelectorAll(".record summary")];
+    lines[lines.indexOf(line) + by]?.focus();
+    event.preventDefault();
+  });
+
+  // A time says on demand what it is on this machine.
+  document.addEventListener("mouseover", (event) => {
+    const time = event.target.closest("time[datetime]");
+    if (!time || time.dataset.local) return;
+    time.dataset.local = new Date(time.dateTime).toLocaleString(undefined, { timeZoneName: "short" });
+    time.title += `\n${time.dataset.local}`;
+  });
+
+  // JSON is coloured by the browser: the page holds plain text.
+  const tokens = /"(?:[^"\\]|\\.)*"(\s*:)?|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|\b(?:true|false|null)\b/g;
+  const ranges = (pre) => {
+    const nodes = []; // of the text, which marks may have split
+    const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
+    for (let at = 0; walker.nextNode(); at += walker.currentNode.length) nodes.push([at, walker.currentNode]);
+    const place = (at) => {
+      const [begin, node] = nodes.findLast(([first]) => first < at) ?? nodes[0];
+      return [node, at - begin];
+    };
+    return [...pre.textContent.matchAll(tokens)].map((token) => {
+      const range = document.createRange();
+      range.setStart(...place(token.index));
+      range.setEnd(...place(token.index + token[0].length));
+      return [token[1] ? "key" : token[0][0] === '"' ? "text" : "other", range];
+    });
+  };
+  const colour = () => {
+    if (!CSS.highlights) return;
+    const shown = [...document.querySelectorAll('pre[data-kind="JSON"]')]
+      .filter((pre) => pre.checkVisibility() && pre.textContent.length < 100_000);
+    const found = shown.flatMap(ranges);
+    for (const kind of ["key", "text", "other"]) {
+      const of = found.filter(([name]) => name === kind).map(([, range]) => range);
+      CSS.highlights.set(`json-${kind}`, new Highlight(...of));
+    }
+  };
+  document.addEventListener("DOMContentLoaded", colour);
+  document.addEventListener("htmx:afterSettle", colour);
+  document.addEventListener("toggle", (event) => { if (event.target.closest(".record")) colour(); }, true);
 
   // The menu of the account closes with Escape, and when something else is clicked.
   document.addEventListener("keydown", (event) => {

@@ -35,6 +35,13 @@ def test_where_puts_are_free_no_window_saves_money() -> None:
     assert (found.monthly, "negligible cost" in found.words) == (0, True)
 
 
+def test_no_more_is_saved_than_the_month_costs() -> None:
+    now = Situation(AWS, entries_per_s=10, entry_price=5e-6, size_bytes=10**12, bill=3.5)
+    found = (effects.linger(now, 100, 1_000), effects.retention(now, retention_ms=1))
+    assert [one.monthly for one in found] == [-3.5, -3.5]
+    assert all("up to 3.50 USD a month less" in one.words for one in found)
+
+
 def test_a_shorter_retention_says_what_goes() -> None:
     now = Situation(AWS, size_bytes=100 * 2**30, bytes_per_s=2**30 / 86_400)
     found = effects.retention(now, retention_ms=7 * 86_400_000)

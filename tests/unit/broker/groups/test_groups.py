@@ -118,7 +118,7 @@ async def test_a_plan_changes_nothing_and_a_reset_puts_it_in_force(house: House)
     topic_id = await house.filled("t")
     await house.commit("g", {"t": 7}, metadata={"t": "note"})
     rows = await house.broker.groups.plan_reset("g", ["t"], EVERYTHING, 0)
-    assert rows == [ResetRow("t", topic_id, 7, 0)]
+    assert rows == [ResetRow("t", topic_id, 7, 0, 0)]
     assert await house.stand() == 7
     await house.done(house.broker.groups.reset("g", rows))
     assert await house.stand() == 0
@@ -334,7 +334,7 @@ async def test_groups_that_are_not_stored_yet_count_against_their_limit(
     with pytest.raises(BadRequestError):
         await house.broker.groups.take_lease("d", "x", 1000)
     with pytest.raises(BadRequestError):
-        await house.broker.groups.reset("d", [ResetRow("t", 1, None, 0)])
+        await house.broker.groups.reset("d", [ResetRow("t", 1, None, 0, 0)])
     await house.commit("a", {"t": 2})
     await asyncio.gather(*two)
     await house.done(house.broker.groups.delete("b"))

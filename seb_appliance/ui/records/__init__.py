@@ -1,0 +1,1 @@
+"""Records as the pages show them: rows, filters, searches and downloads."""
