@@ -293,6 +293,14 @@ async def test_the_cluster_is_one_broker_and_one_log_directory(running):
             assert sizes["sized", 0] > 1_000 > sizes["sized", 1]
 
 
+async def test_a_client_that_asks_for_acls_is_told_that_there_are_none(running):
+    any_acl = {"resource_type_filter": 2, "pattern_type_filter": 1, "operation": 1}
+    async with connected(running) as client:
+        for version in NAMED["DescribeAcls"].versions:
+            answer = await client.call("DescribeAcls", version, **any_acl, permission_type=1)
+            assert (answer["error_code"], answer["resources"]) == (54, [])
+
+
 async def test_coordinators_of_groups_and_transactions_are_this_broker(running):
     async with connected(running) as client:
         for version in range(4):
