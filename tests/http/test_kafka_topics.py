@@ -251,6 +251,21 @@ async def test_settings_have_the_names_of_kafka_and_are_changed_by_them(running)
         assert (found["retention.bytes"], found["cleanup.policy"]) == ("5000", "delete")
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_settings_have_synonyms_and_documentation_where_they_are_asked_for(running, wanted):
+    asked = [{"resource_type": 2, "resource_name": "told", "configuration_keys": None}]
+    async with connected(running) as client:
+        await create(client, "told")
+        answer = await client.call(
+            "DescribeConfigs",
+            resources=asked,
+            include_synonyms=wanted,
+            include_documentation=wanted,
+        )
+    for one in answer["results"][0]["configs"]:
+        assert (bool(one["synonyms"]), bool(one["documentation"])) == (wanted, wanted), one
+
+
 async def test_settings_that_cannot_be_are_refused_and_change_nothing(running):
     async with connected(running) as client:
         await create(client, "kept")
