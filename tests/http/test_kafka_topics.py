@@ -100,7 +100,7 @@ async def test_topics_are_made_with_partitions_and_settings_in_every_version(run
             name = f"made.v{version}"
             configs = {"cleanup.policy": "compact", "retention.ms": "-1", "segment.ms": "1"}
             made_one = await create(client, name, 3, version, configs=configs)
-            assert made_one["error_code"] == 0
+            assert (made_one["error_code"], made_one["error_message"]) == (0, None)
             for end in ("", ".kafka-1", ".kafka-2"):
                 shown = (await running[0].client.get(f"/v1/topics/{name}{end}")).json()
                 assert "compact" in str(shown)
@@ -283,6 +283,21 @@ async def test_a_clean_up_policy_is_appended_and_taken_away(running):
         assert await alter(client, change, "appended", (policy, 4, "delete")) == 40
 
 
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_settings_have_synonyms_and_documentation_where_they_are_asked_for(running, wanted):
+    asked = [{"resource_type": 2, "resource_name": "told", "configuration_keys": None}]
+    async with connected(running) as client:
+        await create(client, "told")
+        answer = await client.call(
+            "DescribeConfigs",
+            resources=asked,
+            include_synonyms=wanted,
+            include_documentation=wanted,
+        )
+    for one in answer["results"][0]["configs"]:
+        assert (bool(one["synonyms"]), bool(one["documentation"])) == (wanted, wanted), one
+
+
 async def test_settings_that_cannot_be_are_refused_and_change_nothing(running):
     async with connected(running) as client:
         await create(client, "kept")
@@ -326,6 +341,14 @@ async def test_the_cluster_is_one_broker_and_one_log_directory(running):
             }
             assert sizes.keys() == {("sized", 0), ("sized", 1)}
             assert sizes["sized", 0] > 1_000 > sizes["sized", 1]
+
+
+async def test_a_client_that_asks_for_acls_is_told_that_there_are_none(running):
+    any_acl = {"resource_type_filter": 2, "pattern_type_filter": 1, "operation": 1}
+    async with connected(running) as client:
+        for version in NAMED["DescribeAcls"].versions:
+            answer = await client.call("DescribeAcls", version, **any_acl, permission_type=1)
+            assert (answer["error_code"], answer["resources"]) == (54, [])
 
 
 async def test_coordinators_of_groups_and_transactions_are_this_broker(running):

@@ -7,6 +7,7 @@ pins=tests/kafka made=$PWD/.state/kafka
 mkdir -p "$made"
 
 sh .ci/install-debian "the tests of kcat are skipped" kcat
+sh .ci/install-debian "the test of rsyslog is skipped" rsyslog rsyslog-kafka
 
 if command -v npm >/dev/null && ! cmp -s $pins/package-lock.json "$made/installed"; then
     cp $pins/package.json $pins/package-lock.json "$made"

@@ -102,7 +102,7 @@ def running(
             process.wait()
 
 
-def _listens(port: int) -> Callable[[], bool]:
+def listens(port: int) -> Callable[[], bool]:
     def is_up() -> bool:
         with socket.socket() as probe:
             return probe.connect_ex(("127.0.0.1", port)) == 0
@@ -126,7 +126,7 @@ def rsyslog(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
     # Its colon-separated path of modules keeps the standard folder.
     modules = f"{INSTALLED}:/usr/lib/x86_64-linux-gnu/rsyslog"
     command = [str(program), "-n", "-f", main, "-i", folder / "pid", "-M", modules]
-    with running(folder, command, _listens(port)):
+    with running(folder, command, listens(port)):
         yield port
 
 
@@ -142,7 +142,7 @@ def syslog_ng(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
     command = ["env", f"LD_LIBRARY_PATH={libraries}", program, "-F", "-e", "--no-caps"]
     command += ["--module-path", modules, "-f", main, "--persist-file", folder / "persist"]
     command += ["--pidfile", folder / "pid", "--control", folder / "control"]
-    with running(folder, command, _listens(port)):
+    with running(folder, command, listens(port)):
         yield port
 
 
@@ -189,7 +189,7 @@ def fluent_bit(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
         pytest.skip("Fluent Bit (fluent-bit) is not installed, and no registry has it")
     port = free_port()
     main = _main_file(FLUENT_BIT_MAIN, folder, port, prepared.file("seb.conf", seb, folder))
-    with running(folder, [program, "-c", main], _listens(port)):
+    with running(folder, [program, "-c", main], listens(port)):
         yield port
 
 
@@ -209,7 +209,7 @@ def collector(prepared: Prepared, seb: Serving, folder: Path) -> Iterator[int]:
     changes = folder / "changes.yaml"  # merged into the file of the page
     changes.write_text(COLLECTOR_CHANGES.format(port=port, folder=folder), encoding="utf-8")
     command: list[str | Path] = [program, "--config", prepared.file("seb.yaml", seb, folder)]
-    with running(folder, [*command, "--config", changes], _listens(port)):
+    with running(folder, [*command, "--config", changes], listens(port)):
         yield port
 
 

@@ -159,6 +159,13 @@ def describe_cluster(server: Server, _: Request) -> Message:
     }
 
 
+@handles(29)
+def describe_acls(_: Server, __: Request) -> Message:
+    """As a broker without an authorizer: MirrorMaker and others then go on without ACLs."""
+    text = "There are no ACLs: grants belong to API keys."
+    return {"error_code": ErrorCode.SECURITY_DISABLED, "error_message": text}
+
+
 @handles(10)
 def find_coordinator(server: Server, request: Request) -> Message:
     body = request.body

@@ -45,8 +45,12 @@ def _described(server: Server, request: Request, asked: Message) -> Message:
     wanted = asked["configuration_keys"]
     if wanted is not None:
         configs = [one for one in configs if one["name"] in wanted]
+    unwanted: Message = {}
     if not request.body["include_documentation"]:
-        configs = [{**one, "documentation": None} for one in configs]
+        unwanted["documentation"] = None
+    if not request.body["include_synonyms"]:
+        unwanted["synonyms"] = []
+    configs = [one | unwanted for one in configs]
     return {**answer, "error_message": None, "configs": configs}
 
 

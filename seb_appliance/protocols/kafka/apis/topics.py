@@ -84,6 +84,7 @@ async def _create(server: Server, request: Request, asked: Message) -> Message:
     if not request.body["validate_only"]:
         await _make(server, request, name, range(count), settings)
     return {
+        "error_message": None,
         "topic_id": NO_UUID if request.body["validate_only"] else uuid_of(server, name),
         "num_partitions": count,
         "replication_factor": 1,

@@ -170,6 +170,13 @@ TEXT: Final = """\
   committed_metadata:str? ] ]
 < throttle_time_ms:i32 topics:[ name:str partitions:[ partition_index:i32 error_code:i16 ] ]
 
+29 DescribeAcls 1-3 flexible 2
+> resource_type_filter:i8 resource_name_filter:str? pattern_type_filter:i8=3
+  principal_filter:str? host_filter:str? operation:i8 permission_type:i8
+< throttle_time_ms:i32 error_code:i16 error_message:str?=null resources:[ resource_type:i8
+  resource_name:str pattern_type:i8=3 acls:[ principal:str host:str operation:i8
+  permission_type:i8 ] ]
+
 32 DescribeConfigs 1-4 flexible 4
 > resources:[ resource_type:i8 resource_name:str configuration_keys:[str]? ]
   include_synonyms:bool include_documentation:bool@3
