@@ -226,10 +226,20 @@ SYSLOG_WAITING_BYTES_MAX: Final = 4 * MIB  # of a connection, read and not store
 SYSLOG_UNFINISHED_S_MAX: Final = 60  # for the rest of a message
 SYSLOG_IDLE_S_MAX: Final = 3_600
 
+# The ports of MQTT and Kafka
+SOCKET_CONNECT_S_MAX: Final = 10  # from the connection to an API key
+SOCKET_UNFINISHED_S_MAX: Final = 60  # for the rest of a packet or a request
+SOCKET_NO_ROOM_S_MAX: Final = 30  # for memory and room in the window
+SOCKET_STARVING_MAX: Final = 128  # connections of a protocol that wait for memory
+SOCKET_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
+SOCKET_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
+CONNECTIONS_SHOWN_MAX: Final = 1_000  # of the clients of ports, in one answer
+PROXY_HEADER_BYTES_MAX: Final = 4 * KIB  # of the PROXY protocol, version 2
+PROXY_HEADER_S_MAX: Final = 10  # from the connection of a proxy to its whole header
+CERTIFICATE_LOOK_S: Final = 60.0  # how often a port looks whether its certificate is a new one
+
 # MQTT
 MQTT_CONNECTIONS_MAX: Final = 20_000
-CONNECTIONS_SHOWN_MAX: Final = 1_000  # of the clients of ports, in one answer
-MQTT_CONNECT_S_MAX: Final = 10  # from the connection to the whole CONNECT
 MQTT_CONNECT_BYTES_MAX: Final = 128 * KIB
 MQTT_PACKET_BYTES_MAX: Final = MIB
 MQTT_PROPERTIES_MAX: Final = 200  # of one packet
@@ -243,14 +253,7 @@ MQTT_TOPICS_KNOWN_MAX: Final = 100  # of a connection, whose grants are remember
 MQTT_ALIASES_MAX: Final = 100  # of a connection
 MQTT_IN_FLIGHT_MAX: Final = 1_000  # unacknowledged messages of a connection, each way
 MQTT_IN_FLIGHT_BYTES_MAX: Final = 4 * MIB  # of a connection, read and not stored yet
-MQTT_NO_ROOM_S_MAX: Final = 30  # for a message to find room
 MQTT_KEEP_ALIVE_S_MAX: Final = 3_600
-MQTT_UNFINISHED_S_MAX: Final = 60  # for the rest of a packet
-MQTT_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
-MQTT_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
-PROXY_HEADER_BYTES_MAX: Final = 4 * KIB  # of the PROXY protocol, version 2
-PROXY_HEADER_S_MAX: Final = 10  # from the connection of a proxy to its whole header
-CERTIFICATE_LOOK_S: Final = 60.0  # how often a port looks whether its certificate is a new one
 MQTT_SUBSCRIPTIONS_MAX: Final = 10_000
 MQTT_SHARES_MAX: Final = 1_000  # groups of clients that share a subscription; each reads the log
 MQTT_SESSION_EXPIRY_S_MAX: Final = 30 * 24 * 3_600  # a longer one is lowered
@@ -264,7 +267,6 @@ MQTT_RETAINED_LOOKUPS_MAX: Final = 1_000  # of a connection, that wait
 
 # Kafka
 KAFKA_CONNECTIONS_MAX: Final = 10_000
-KAFKA_CONNECT_S_MAX: Final = 10  # from the connection to an API key
 KAFKA_FIRST_REQUEST_BYTES_MAX: Final = 8 * KIB  # before an API key has come
 KAFKA_REQUEST_BYTES_MAX: Final = MIB  # of all but Produce
 KAFKA_PRODUCE_BYTES_MAX: Final = 16 * MIB + 64 * KIB
@@ -273,11 +275,7 @@ KAFKA_TRANSACTIONAL_ID_CHARACTERS_MAX: Final = 256
 KAFKA_FETCH_WAIT_MS_MAX: Final = 60_000  # a longer wait is lowered
 KAFKA_TRANSACTIONS_MAX: Final = 10_000  # transactional ids
 KAFKA_IN_FLIGHT_MAX: Final = 32  # requests of a connection that are not answered
-KAFKA_UNFINISHED_S_MAX: Final = 60  # for the rest of a request
 KAFKA_IDLE_S_MAX: Final = 3_600
-KAFKA_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
-KAFKA_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
-KAFKA_NO_ROOM_S_MAX: Final = 30  # for records to find room
 KAFKA_FETCH_BYTES_MAX: Final = 8 * MIB  # of the records in an answer
 KAFKA_FETCH_PARTITIONS_MAX: Final = 2_000
 KAFKA_PARTITIONS_MAX: Final = 256  # of a topic

@@ -18,7 +18,7 @@ import pytest
 
 from tests.ansible.installed import DOMAIN, Installed, bare
 from tests.ansible.playing import Played, read_defaults, render
-from tests.support import kafka_member as kafka_client
+from tests.support import kafka_member
 from tests.support.mqtt_client import Client, connect
 from tests.support.servers.s3_server import NotInstalledError, free_port
 
@@ -209,8 +209,8 @@ def test_kafka_has_the_certificate_too_and_tells_clients_the_domain(installed: I
 
     async def brokers() -> list[dict[str, object]]:
         trust = installed.trust()
-        async with kafka_client.connected(port, password, host=DOMAIN, tls=trust) as client:
-            return (await client.ask("Metadata", 8, topics=None))["brokers"]  # type: ignore[no-any-return]
+        async with kafka_member.connected(port, password, host=DOMAIN, tls=trust) as client:
+            return (await client.call("Metadata", 8, topics=None))["brokers"]
 
     (broker,) = asyncio.run(brokers())
     assert (broker["host"], broker["port"]) == (DOMAIN, port)

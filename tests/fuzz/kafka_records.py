@@ -15,7 +15,7 @@ from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.protocols.kafka.errors import KafkaError
 from seb_appliance.protocols.kafka.records.reading import read_batches
-from seb_appliance.protocols.kafka.records.writing import write_slices
+from seb_appliance.protocols.kafka.records.writing import batches_of
 from tests.fuzz.formats import NUMBERS
 from tests.fuzz.target import Target
 from tests.unit.protocols.kafka.golden_batches import LIBRDKAFKA
@@ -40,7 +40,7 @@ def _same_again(records: NewRecords) -> None:
     )
     stored = batch.encode(columns, base_offset=0, created_us=0)
     piece = BatchSlice(batch.decode(stored), 0, count, memoryview(stored))
-    again = read_batches(b"".join(write_slices([piece])), limits.REQUEST_BYTES_MAX).records
+    again = read_batches(b"".join(batches_of([piece])), limits.REQUEST_BYTES_MAX).records
     assert (again.values, again.keys) == (records.values, records.keys)
     assert again.headers == records.headers
     assert again.timestamps_us == times_us

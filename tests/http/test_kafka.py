@@ -301,7 +301,7 @@ async def test_bytes_after_a_message_are_ignored(running):
 
 
 async def test_connections_are_shared_out_by_api_key(running, monkeypatch):
-    monkeypatch.setattr(running[1]._room, "limit", 1)
+    monkeypatch.setattr(running[1].room, "limit", 1)
     key = await api_key(running, ("consume", "**"))
     async with raw(running) as first, raw(running) as second:
         codes = [(await one.authenticate(key["secret"]))["error_code"] for one in (first, second)]
@@ -326,7 +326,7 @@ async def test_who_has_no_api_key_makes_room_for_others(running, monkeypatch):
 
 
 async def test_a_client_without_an_api_key_is_ended(running, monkeypatch):
-    monkeypatch.setattr(limits, "KAFKA_CONNECT_S_MAX", 0.02)
+    monkeypatch.setattr(limits, "SOCKET_CONNECT_S_MAX", 0.02)
     async with raw(running) as client:
         assert await client.is_closed()
 
@@ -340,7 +340,7 @@ async def test_a_request_that_does_not_end_ends_the_connection(running, monkeypa
                 await asyncio.sleep(0)
         served._check()
         assert not served._closing  # there is time left
-        monkeypatch.setattr(limits, "KAFKA_UNFINISHED_S_MAX", 0)
+        monkeypatch.setattr(limits, "SOCKET_UNFINISHED_S_MAX", 0)
         served._check()
         assert await client.is_closed()
 
@@ -374,7 +374,7 @@ async def test_a_connection_is_read_no_further_while_much_is_in_flight(running, 
 
 
 async def test_a_client_that_does_not_read_is_read_no_further(running, monkeypatch):
-    monkeypatch.setattr(limits, "KAFKA_UNSENT_BYTES_MAX", 4_096)
+    monkeypatch.setattr(limits, "SOCKET_UNSENT_BYTES_MAX", 4_096)
     await running[0].client.put("/v1/topics/unread", json={})
     async with connected(running) as client:
         for _ in range(16):
@@ -398,7 +398,7 @@ async def test_a_client_that_does_not_read_is_read_no_further(running, monkeypat
 
 
 async def test_a_client_that_takes_nothing_is_cut_off(running, monkeypatch):
-    monkeypatch.setattr(limits, "KAFKA_CLOSE_S_MAX", 0.02)
+    monkeypatch.setattr(limits, "SOCKET_CLOSE_S_MAX", 0.02)
     async with connected(running) as client:
         served = list(running[1]._all)[-1]
         client.writer.transport.pause_reading()

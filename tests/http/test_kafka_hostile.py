@@ -195,13 +195,53 @@ async def test_half_a_large_request_takes_memory_that_is_counted_and_given_back(
             await asyncio.sleep(0)
 
 
-async def test_a_large_request_for_which_there_is_no_memory_ends_the_connection(
-    running, monkeypatch
-):
+async def _starved(running, count=1):
+    """The connections that wait for memory, once there are so many."""
+    async with asyncio.timeout(5):
+        while len(found := [one for one in running[1]._all if one._starved_s is not None]) < count:
+            await asyncio.sleep(0)
+    return found
+
+
+async def test_a_request_for_which_there_is_no_memory_waits_for_it(running, monkeypatch):
+    await running[0].client.put("/v1/topics/orders", json={})
+    pending = running[0].appliance.broker.pending
+    with monkeypatch.context() as full:
+        full.setattr(pending, "limit", 100_000)
+        async with connected(running) as client:
+            client.send("Produce", **to("orders", made(Sent(b"x" * limits.MIB))))
+            (served,) = await _starved(running)
+            assert not served.transport.is_reading()
+            full.undo()
+            answer = await client.answer()
+            assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+            assert running[1].starving.used == 0
+    await _settled(running)
+
+
+async def test_a_request_that_finds_no_memory_for_long_ends_its_connection(running, monkeypatch):
     monkeypatch.setattr(running[0].appliance.broker.pending, "limit", 100_000)
     async with connected(running) as client:
+        before = running[1].refusals
         client.writer.write(request("Produce", **to("orders", made(Sent(b"x" * limits.MIB)))))
+        await _starved(running)
+        monkeypatch.setattr(limits, "SOCKET_NO_ROOM_S_MAX", 0)
         assert await client.is_closed()
+        assert running[1].refusals == before + 1
+    await _settled(running)
+    assert running[1].starving.used == 0
+
+
+async def test_only_so_many_connections_wait_for_memory(running, monkeypatch):
+    monkeypatch.setattr(running[0].appliance.broker.pending, "limit", 100_000)
+    monkeypatch.setattr(running[1].starving, "limit", 2)
+    flood = request("Produce", **to("orders", made(Sent(b"x" * limits.MIB))))
+    async with connected(running) as first, connected(running) as second:
+        first.writer.write(flood)
+        (waiting,) = await _starved(running)
+        second.writer.write(flood)
+        assert await second.is_closed()
+        assert waiting in running[1]._all
 
 
 async def test_a_hostile_api_key_takes_no_more_than_its_share_from_a_good_one(running, monkeypatch):

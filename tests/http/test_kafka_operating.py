@@ -10,7 +10,8 @@ import pytest_asyncio
 
 from seb_appliance import limits
 from seb_appliance.protocols.kafka import stalling
-from tests.support.kafka_member import Client, connected, serving
+from tests.support.kafka_client import serving, to
+from tests.support.kafka_member import Client, connected
 from tests.unit.protocols.kafka.record_sets import Sent, made
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -63,7 +64,7 @@ async def test_a_group_that_has_members_and_no_offset_is_listed_until_they_leave
         page = await shown(running, "/v1/groups?limit=1&after=a")
         assert ([g["group"] for g in page["groups"]], page["next_after"]) == (["listed"], "listed")
         leaving = [{"member_id": static_id, "group_instance_id": "one"}]
-        await member.ask("LeaveGroup", 3, group_id="listed", members=leaving)
+        await member.call("LeaveGroup", 3, group_id="listed", members=leaving)
     assert (await running[0].client.get("/v1/groups/listed")).status_code == 404
     assert "listed" not in {g["group"] for g in (await shown(running, "/v1/groups"))["groups"]}
 
@@ -103,9 +104,9 @@ async def produce_in_turns(producer: Client, in_flight: int) -> None:
     batch = made(Sent(b"v"))
     while True:
         for _ in range(in_flight):
-            producer.produce("orders", batch)
+            producer.send("Produce", 8, **to("orders", batch))
         for _ in range(in_flight):
-            await producer.answer("Produce", 8)
+            await producer.answer()
 
 
 async def test_a_producer_that_waits_for_the_window_at_its_limit_is_named(running, monkeypatch):

@@ -230,7 +230,7 @@ async def test_records_that_find_no_room_wait_for_it_and_are_refused_in_the_end(
         monkeypatch.setattr(pending, "limit", 0)
         part = await client.produce(topic, made(Sent()), timeout_ms=150)
         assert part["error_code"] == ErrorCode.REQUEST_TIMED_OUT
-        monkeypatch.setattr(limits, "KAFKA_NO_ROOM_S_MAX", 0)
+        monkeypatch.setattr(limits, "SOCKET_NO_ROOM_S_MAX", 0)
         part = await client.produce(topic, made(Sent()), timeout_ms=2**31 - 1)
         assert part["error_code"] == ErrorCode.REQUEST_TIMED_OUT
         monkeypatch.undo()

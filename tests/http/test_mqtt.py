@@ -285,7 +285,7 @@ async def test_a_message_that_finds_no_room_for_long_ends_the_connection(running
     appends = type(running[0].appliance.broker.appends)
     monkeypatch.setattr(appends, "transact", append)
     monkeypatch.setattr(appends, "append_nowait", lambda *_: False)
-    monkeypatch.setattr(limits, "MQTT_NO_ROOM_S_MAX", 0)
+    monkeypatch.setattr(limits, "SOCKET_NO_ROOM_S_MAX", 0)
     async with connected(running) as client:
         client.publish("room", b"1")
         first, body = await client.packet()
@@ -320,10 +320,10 @@ async def test_a_hostile_packet_ends_its_connection_with_a_reason(running, sent,
 
 
 async def test_a_client_that_sends_nothing_is_ended(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_CONNECT_S_MAX", 0.02)
+    monkeypatch.setattr(limits, "SOCKET_CONNECT_S_MAX", 0.02)
     async with raw(running) as silent:
         assert await silent.packet() == (0, b"")
-    monkeypatch.setattr(limits, "MQTT_CONNECT_S_MAX", 10)
+    monkeypatch.setattr(limits, "SOCKET_CONNECT_S_MAX", 10)
     monkeypatch.setattr(limits, "MQTT_KEEP_ALIVE_S_MAX", 0.02)
     async with raw(running, 4) as silent:
         silent.send(connect(running[0].admin_key, 4, keep_alive_s=0))
@@ -332,7 +332,7 @@ async def test_a_client_that_sends_nothing_is_ended(running, monkeypatch):
 
 
 async def test_a_packet_that_does_not_end_ends_the_connection(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_UNFINISHED_S_MAX", 0.02)
+    monkeypatch.setattr(limits, "SOCKET_UNFINISHED_S_MAX", 0.02)
     async with connected(running) as client:
         client.send(b"\x32\x7f\0")
         first, body = await client.packet()
@@ -409,12 +409,12 @@ async def test_a_connection_is_read_no_further_while_much_is_in_flight(running, 
 
 
 async def test_a_client_that_takes_nothing_is_cut_off(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_CLOSE_S_MAX", 0.02)
+    monkeypatch.setattr(limits, "SOCKET_CLOSE_S_MAX", 0.02)
     async with connected(running, client_id="deaf") as client:
         client.writer.transport.pause_reading()
         (served,) = [one for one in running[1]._all if one.client_id == "deaf"]
         served.transport.write(b"x" * 16 * limits.MIB)
-        served.end(Code.QUOTA, "it is enough")
+        served.end("it is enough", Code.QUOTA)
         async with asyncio.timeout(5):
             while served in running[1]._all:
                 await asyncio.sleep(0)

@@ -215,7 +215,7 @@ async def test_a_connection_that_answered_before_is_not_closed_as_idle(running):
 
 
 async def test_a_subscriber_that_takes_nothing_is_bounded(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_UNSENT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(limits, "SOCKET_UNSENT_BYTES_MAX", 10_000)
     async with (
         by_websocket(running, client_id="deaf") as deaf,
         connected(running, client_id="loud") as loud,

@@ -43,10 +43,10 @@ def head(api: Api, version: int, correlation_id: int = 1, client_id: str = "test
     return found + b"\0" if api.is_flexible(version) else found
 
 
-def request(name: str, version: int | None = None, /, **body: Any) -> bytes:
+def request(name: str, version: int | None = None, client: str = "test", /, **body: Any) -> bytes:
     """A whole request, in the newest version if none is given."""
     api, version = NAMED[name], newest(name) if version is None else version
-    out = bytearray(head(api, version))
+    out = bytearray(head(api, version, client_id=client))
     codec(api.key, version, "request")[1](out, body)
     return framed(bytes(out))
 
@@ -59,13 +59,15 @@ def read_answer(api: Api, version: int, frame: bytes) -> Message:
 
 
 class Client:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str = "test"
+    ) -> None:
+        self.reader, self.writer, self._client_id = reader, writer, client_id
         self._asked: deque[tuple[Api, int]] = deque()
 
     def send(self, name: str, version: int | None = None, /, **body: Any) -> None:
         self._asked.append((NAMED[name], newest(name) if version is None else version))
-        self.writer.write(request(name, version, **body))
+        self.writer.write(request(name, version, self._client_id, **body))
 
     async def answer(self) -> Message:
         """To the oldest request that is not answered."""

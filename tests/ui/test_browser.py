@@ -16,7 +16,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.server.serving import ENVIRONMENT, Serving, serving
-from tests.support import kafka_member as kafka_client
+from tests.support import kafka_member
 from tests.support.servers.s3_server import free_port
 from tests.ui.conftest import SCREENSHOTS
 from tests.ui.pages import PASSWORD
@@ -35,7 +35,7 @@ HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
 async def join_billing(port: int, password: str) -> None:
     """A group with a member that stays."""
-    async with kafka_client.connected(port, password, HOSTILE) as member:
+    async with kafka_member.connected(port, password, HOSTILE) as member:
         assigned = {f"orders.region-{number}": [0] for number in range(3)}
         await member.join("billing", list(assigned), assigned, instance_id="one")
 

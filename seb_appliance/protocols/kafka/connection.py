@@ -15,10 +15,8 @@ from typing import Any, Final, Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker.append.quotas import Meter
-from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.shares import Reservation
-from seb_appliance.broker.values import NO_QUOTAS, ApiKeyView
-from seb_appliance.clock import Timer
+from seb_appliance.broker.shares import Reservation, Shares
+from seb_appliance.broker.values import NO_QUOTAS
 from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.kafka.apis.connecting import take_token
 from seb_appliance.protocols.kafka.requests import HANDLERS, Request, Standing
@@ -28,8 +26,8 @@ from seb_appliance.protocols.kafka.wire.framing import Framer
 from seb_appliance.protocols.kafka.wire.long_arrays import has_long, prepared
 from seb_appliance.protocols.kafka.wire.repeats import PRODUCE, Repeats
 from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame, read_uvarint
-from seb_appliance.protocols.sockets.connected import NUMBERS, Stalled
-from seb_appliance.protocols.sockets.writing import GatheredWrites
+from seb_appliance.protocols.sockets.connected import Connected, Stalled
+from seb_appliance.protocols.sockets.connection import Listener, PacketConnection
 from seb_appliance.tasks import in_slices
 
 _log = logging.getLogger(__name__)
@@ -42,93 +40,52 @@ _BEFORE_KEY: Final = {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE}
 _NO_TOKEN: Final = bytes(4)  # an empty answer
 _CLIENT_ID_CHARACTERS: Final = 255  # are kept; a member id begins with it
 _HEAD: Final = struct.Struct(">hhih")  # API, version, correlation id, length of the client id
-_HELD_FROM_BYTES: Final = 16 * limits.KIB  # an unfinished request of more is held in `pending`
-_TURN_S: Final = 0.002  # work between two turns of the event loop
+_PREPARED_HERE_S: Final = 0.001
 
 
-class Port(Protocol):
-    """The port, which its connections tell what happens."""
-
-    broker: Broker
-
-    def opened(self, connection: Connection) -> bool: ...
-
-    def entered(self, key: ApiKeyView) -> bool: ...
-
-    def closed(self, connection: Connection) -> None: ...
-
-    def refused(self, connection: Connection, why: str) -> None: ...
+class Server(Listener, Protocol):
+    room: Shares
 
     def counted(self, api: str) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(PacketConnection[Frame]):
     """`wants_token`: the next request is a bare SASL token, as SaslHandshake 0 has it."""
 
-    def __init__(self, server: Port) -> None:
+    _framer: Framer
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server, Framer())
         self._server = server
-        self.broker = server.broker
-        self._framer = Framer()
         self._requests: deque[Request] = deque()  # that are not answered, or behind such a one
         self._holding: Request | None = None  # no request is taken before it is answered
         self._task: asyncio.Task[None] | None = None
-        self._scheduled = self._is_clogged = self._closing = self._finishing = False
-        self._reading = True
-        self._pause: Timer | None = None  # until a quota allows more
-        self._timer: Timer | None = None
-        self._heard_s = server.broker.clock.monotonic_s()
         self._unsent: list[Reservation] = []
         self._repeats = Repeats()
         self.standing: Standing | None = None
-        self._key: ApiKeyView | None = None
         self.has_quotas = False  # of a changed API key the connection ends
         self.wants_token = False
-        self.client_id = ""
         self.software = ""
         self._stalling = Stalling(self._heard_s)
         self.received = self.sent = 0
 
-    # --- the transport ---
-
-    def connection_made(self, transport: Any) -> None:
-        self.transport = transport
-        self._writes = GatheredWrites(transport, self._flushed)
-        transport.set_write_buffer_limits(high=limits.KAFKA_UNSENT_BYTES_MAX)
-        self.number, self.since_us = next(NUMBERS), self.broker.clock.wall_us()
-        name = transport.get_extra_info("peername")
-        self.address = str(name[0]) if name else ""
-        self._reserved = Reservation(self.broker.pending, "")
-        if not self._server.opened(self):
-            self.end("there are too many Kafka connections")
-        self._timer = self.broker.clock.call_later(limits.KAFKA_CONNECT_S_MAX, self._check)
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
-        self._closing = True
-        for timer in (self._timer, self._pause):
-            if timer is not None:
-                timer.cancel()
+    def _lost(self) -> None:
         if self._task is not None:
             self._task.cancel()
-        waiting = self._holding
-        if waiting is not None and waiting.interrupt is not None:
-            waiting.interrupt()
+        self._interrupt()
         if self.standing is not None:
             self.standing.leave()
-        self._reserved.release()
         for held in (*self._unsent, *(one.acquired for one in self._requests)):
             if held is not None:
                 held.release()
         self._unsent.clear()
         self._requests.clear()
-        self._server.closed(self)
 
-    def pause_writing(self) -> None:
-        self._is_clogged = True
-
-    def resume_writing(self) -> None:
-        self._is_clogged = False
-        self._flushed()
-        self._process()
+    def _interrupt(self) -> None:
+        """What holds up other requests is to end its wait."""
+        waiting = self._holding
+        if waiting is not None and waiting.interrupt is not None:
+            waiting.interrupt()
 
     def _flushed(self) -> None:
         if not self._is_clogged:
@@ -136,17 +93,7 @@ class Connection(asyncio.Protocol):
                 held.release()
             self._unsent.clear()
 
-    def data_received(self, data: bytes) -> None:
-        if not self._closing:
-            self._framer.feed(data)
-            self._process()
-
     # --- the caller ---
-
-    @property
-    def key(self) -> ApiKeyView:
-        assert self._key is not None
-        return self._key
 
     @property
     def waiting(self) -> int:
@@ -157,29 +104,27 @@ class Connection(asyncio.Protocol):
         """Of its producer; None if it is not stalled."""
         return self._stalling.at(now_s)
 
-    @property
-    def holds_key(self) -> bool:
-        """Whether the API key is as it was when it came."""
-        return self.broker.access.still_holds(self.key, self._until_us)
-
-    @property
-    def has_key(self) -> bool:
-        return self._key is not None
+    def connected(self) -> Connected:
+        return self.as_connected(
+            f"Kafka ({self.software})" if self.software else "Kafka",
+            received=self.received,
+            sent=self.sent,
+            waiting=self.waiting,
+        )._replace(stalled=self.stalled_at(self.broker.clock.monotonic_s()))
 
     def authenticate(self, token: str) -> None:
         """Take the API key of the token; also again, as clients may before it expires. Raises
         UnauthenticatedError."""
         access = self.broker.access
         key = access.authenticate(token)
-        if self._key is None:
-            if not self._server.entered(key):
+        if not self.has_key:
+            if not self._server.room.try_take(key.api_key_id, 1):
                 raise UnauthenticatedError("There are too many Kafka connections of this API key.")
             self._framer.is_trusted = True
-            self._reserved.release()
-            self._reserved = Reservation(self.broker.pending, key.api_key_id)
-        elif key.api_key_id != self._key.api_key_id:
+        elif key.api_key_id != self.key.api_key_id:
             raise UnauthenticatedError("The connection began with another API key.")
-        self._key, self._until_us = key, access.holds_until_us(key)
+        self._accept(key)
+        self._until_us = access.holds_until_us(key)
         self.has_quotas = key.quotas != NO_QUOTAS
 
     @property
@@ -189,70 +134,53 @@ class Connection(asyncio.Protocol):
     # --- requests ---
 
     def _process(self) -> None:
-        """Takes requests, for some milliseconds at a time."""
-        clock = self.broker.clock
-        now_s = clock.monotonic_s()
-        try:
-            while not (self._must_wait or self._closing or self._scheduled or self._is_in_debt()):
-                frame = self._framer.next()
-                if frame is None:
-                    self._reserve()
-                    break
-                self._heard_s = now_s
-                self._take(frame)
-                if self._holding is None:
-                    self._reserved.release()
-                if clock.monotonic_s() >= now_s + _TURN_S:
-                    self._schedule()
-        except BadMessageError as error:
-            self.end(str(error))
-        self._regulate()
-
-    def _schedule(self) -> None:
-        if not self._scheduled:
-            self._scheduled = True
-            asyncio.get_running_loop().call_soon(self._continue)
-
-    def _continue(self) -> None:
-        self._scheduled = False
-        self._process()
+        self._pause_in_debt()
+        super()._process()
 
     @property
-    def _must_wait(self) -> bool:
-        return (
-            self._finishing
-            or self._is_clogged
-            or self._holding is not None
-            or self._pause is not None
-            or len(self._requests) >= limits.KAFKA_IN_FLIGHT_MAX
-        )
+    def _is_busy(self) -> bool:
+        return self._holding is not None or len(self._requests) >= limits.KAFKA_IN_FLIGHT_MAX
 
-    def _reserve(self) -> None:
-        """Memory for what has come of a request. Raises BadMessageError."""
-        waiting_bytes = self._framer.waiting_bytes
-        more = waiting_bytes - self._reserved.held
-        if waiting_bytes > _HELD_FROM_BYTES and more > 0 and not self._reserved.try_grow(more):
-            raise BadMessageError("there is no memory for a request")
+    def _pause_in_debt(self) -> None:
+        """Of a quota of the API key: what exceeds it makes the client wait, not fail."""
+        meter = self._meter
+        if (
+            meter is not None
+            and meter.wait_s
+            and self._pause is None
+            and self._framer.waiting_bytes
+        ):
+            self._pause_for(meter.wait_s)
 
-    def _regulate(self) -> None:
-        """Read on, or not: while something waits to be taken, or nothing can be."""
-        wanted = not self._closing and not (
-            self._framer.waiting_bytes and (self._must_wait or self._scheduled)
-        )
-        if wanted != self._reading and not self.transport.is_closing():
-            self._reading = wanted
-            (self.transport.resume_reading if wanted else self.transport.pause_reading)()
-
-    def _take(self, frame: Frame) -> None:
+    def _take(self, packet: Frame) -> None:
         self.received += 1
         if self.wants_token:
-            self._take_token(frame)
+            self._take_token(packet)
             return
+        request = self._read(packet)
+        self._server.counted(request.api.name)
+        if request.api.key == PRODUCE and request.body["acks"] != 0:
+            self._stalling.took(self._heard_s)
+        self._requests.append(request)
+        meter = self._meter
+        if meter is not None:
+            meter.enter()
+            meter.charge_in(len(packet))
+            self._pause_in_debt()
+        try:
+            self._handle(request)
+        except Exception:
+            self.failed(request)
+        if self._holding is None:
+            self._reserved.release()
+
+    def _read(self, frame: Frame) -> Request:
+        """Raises BadMessageError."""
         key, version, correlation_id, length = _HEAD.unpack_from(frame)
         api = APIS.get(key)
         if api is None:
             raise BadMessageError(f"API {key} is not known here")
-        if self._key is None:
+        if not self.has_key:
             if key not in _BEFORE_KEY:
                 raise BadMessageError(f"{api.name} came before an API key")
         elif not self.holds_key:
@@ -262,31 +190,20 @@ class Connection(asyncio.Protocol):
                 raise BadMessageError(f"{api.name} {version} is not known here")
             request = Request(self, api, 0, correlation_id, {})
             request.is_version_unknown = True
-        else:
-            body = self._repeats.find(key, frame)
-            request = Request(self, api, version, correlation_id, body or {})
-            request.is_repeated = body is not None
-            if body is None:
-                at = _HEAD.size + max(0, length)
-                if length >= 0:
-                    self.client_id = frame[_HEAD.size : at].decode("utf-8", "replace")
-                    self.client_id = self.client_id[:_CLIENT_ID_CHARACTERS]
-                if api.is_flexible(version):
-                    at = _skip_tags(frame, at)
-                request.body = read_request(key, version, frame, at)
-                self._repeats.keep(key, version, frame, at, request.body)
-        self._server.counted(api.name)
-        if key == PRODUCE and request.body["acks"] != 0:
-            self._stalling.took(self._heard_s)
-        self._requests.append(request)
-        meter = self._meter
-        if meter is not None:
-            meter.enter()
-            meter.charge_in(len(frame))
-        try:
-            self._handle(request)
-        except Exception:
-            self.failed(request)
+            return request
+        body = self._repeats.find(key, frame)
+        request = Request(self, api, version, correlation_id, body or {})
+        request.is_repeated = body is not None
+        if body is None:
+            at = _HEAD.size + max(0, length)
+            if length >= 0:
+                self.client_id = frame[_HEAD.size : at].decode("utf-8", "replace")
+                self.client_id = self.client_id[:_CLIENT_ID_CHARACTERS]
+            if api.is_flexible(version):
+                at = _skip_tags(frame, at)
+            request.body = read_request(key, version, frame, at)
+            self._repeats.keep(key, version, frame, at, request.body)
+        return request
 
     def _take_token(self, frame: Frame) -> None:
         self.wants_token = False
@@ -294,7 +211,7 @@ class Connection(asyncio.Protocol):
             take_token(self, frame)
         except UnauthenticatedError as error:
             raise BadMessageError(error.detail) from error
-        self._writes.write(_NO_TOKEN)
+        self.write(_NO_TOKEN)
 
     def _handle(self, request: Request) -> None:
         outcome = HANDLERS[request.api.key](self._server, request)
@@ -312,7 +229,7 @@ class Connection(asyncio.Protocol):
             request.answer(message)
             return
         steps = prepared(request.api, request.version, message)
-        until_s = self.broker.clock.monotonic_s() + _TURN_S / 2
+        until_s = self.broker.clock.monotonic_s() + _PREPARED_HERE_S
         try:
             while self.broker.clock.monotonic_s() < until_s:
                 next(steps)
@@ -366,9 +283,7 @@ class Connection(asyncio.Protocol):
 
     def go_on(self) -> None:
         self._holding = None
-        self._reserved.release()
-        if self._framer.waiting_bytes and not self._closing:
-            self._schedule()
+        super().go_on()
 
     # --- answers ---
 
@@ -414,63 +329,19 @@ class Connection(asyncio.Protocol):
         topics = request.body["topic_data"]
         self._stalling.answered(now_s, topics[0]["name"] if topics else "", request.stored)
 
-    def _is_in_debt(self) -> bool:
-        """Of a quota of the API key: what exceeds it makes the client wait, not fail."""
-        meter = self._meter
-        if meter is None or meter.wait_s == 0 or not self._framer.waiting_bytes:
-            return False
-        self._pause = self.broker.clock.call_later(meter.wait_s, self._unpause)
-        return True
-
-    def _unpause(self) -> None:
-        self._pause = None
-        self._schedule()
-
     # --- the end ---
 
-    def end(self, reason: str) -> None:
-        """Close, without an answer: the protocol has none that tells why."""
-        if not self._closing:
-            self._server.refused(self, reason)
-            self.close()
-
     def finish(self) -> None:
-        """The appliance stops: take nothing more, and end once all that was taken is answered."""
         self._finishing = True
-        waiting = self._holding
-        if waiting is not None and waiting.interrupt is not None:
-            waiting.interrupt()
-        self._regulate()
-        self._end_if_done()
+        self._interrupt()
+        super().finish()
 
     def _end_if_done(self) -> None:
         if self._finishing and not self._requests and not self._closing:
             self.close()
 
-    def close(self) -> None:
-        self._writes.flush()
-        self._closing = True
-        self.transport.close()
-        self.broker.clock.call_later(limits.KAFKA_CLOSE_S_MAX, self.transport.abort)
-
-    def _check(self) -> None:
-        """Ends a connection that sends nothing, or only a part of a request."""
-        idle_s = self.broker.clock.monotonic_s() - self._heard_s
-        if self._key is None:
-            self.end("no API key has come")
-        elif self._framer.waiting_bytes and idle_s >= limits.KAFKA_UNFINISHED_S_MAX:
-            if self._must_wait:
-                self._heard_s = self.broker.clock.monotonic_s()
-                self._arm()
-            else:
-                self.end("the rest of a request has not come")
-        elif idle_s >= limits.KAFKA_IDLE_S_MAX and not self._requests:
-            self.end("nothing has come for too long")
-        else:
-            self._arm()
-
-    def _arm(self) -> None:
-        self._timer = self.broker.clock.call_later(limits.KAFKA_UNFINISHED_S_MAX, self._check)
+    def _is_idle(self, silent_s: float) -> bool:
+        return silent_s >= limits.KAFKA_IDLE_S_MAX and not self._requests
 
 
 def _skip_tags(frame: Frame, at: int) -> int:

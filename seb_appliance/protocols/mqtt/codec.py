@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from seb_appliance import limits
+from seb_appliance.protocols.sockets import framing
 
 V4, V5 = 4, 5  # the protocol levels of 3.1.1 and 5
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP = range(1, 8)
@@ -45,13 +46,11 @@ class Code:
     QUOTA = 0x97
 
 
-class MqttError(Exception):
+class MqttError(framing.BadPacketError):
     """Ends the connection. `code`: the reason that a client of MQTT 5 is told."""
 
     def __init__(self, code: int, text: str) -> None:
-        super().__init__(text)
-        self.code = code
-        self.text = text
+        super().__init__(text, code)
 
 
 def malformed(text: str) -> MqttError:
@@ -413,30 +412,15 @@ def write_disconnect(code: int, reason: str) -> bytes:
     return packet(DISCONNECT, bytes((code,)) + properties({"reason": reason[:200]}))
 
 
-class Framer:
-    """Splits the bytes of one connection into packets of at most MQTT_PACKET_BYTES_MAX."""
-
-    __slots__ = ("_at", "_data", "largest")
+class Framer(framing.Framer[tuple[int, bytes]]):
+    """Packets of at most `largest` bytes: the first byte of each, and its body."""
 
     def __init__(self) -> None:
-        self._data = bytearray()
-        self._at = 0
+        super().__init__()
         self.largest = limits.MQTT_CONNECT_BYTES_MAX  # until it has connected
 
-    def feed(self, data: bytes) -> None:
-        if self._at:
-            del self._data[: self._at]
-            self._at = 0
-        self._data += data
-
-    @property
-    def waiting_bytes(self) -> int:
-        return len(self._data) - self._at
-
     def next(self) -> tuple[int, bytes] | None:
-        """First byte and body of the next packet that is whole. Raises MqttError, before the body
-        of a packet that is too long has come."""
-        data, at = self._data, self._at
+        data, at = self._buffer, self._at
         length, shift, begin = 0, 0, at + 1
         while True:
             if begin >= len(data):
@@ -453,8 +437,7 @@ class Framer:
             raise MqttError(Code.TOO_LARGE, f"a packet of {length} bytes is too long")
         if begin + length > len(data):
             return None
-        self._at = begin + length
-        return data[at], bytes(data[begin : begin + length])
+        return data[at], self._take(begin, begin + length, bytes)
 
 
 _FLAGS_OF: Final = {PUBREL: 2, SUBSCRIBE: 2, UNSUBSCRIBE: 2}

@@ -16,8 +16,7 @@ from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.status import PortStatus
 from seb_appliance.clock import Timer
-from seb_appliance.errors import ConfigurationError
-from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
+from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.connection import Connection
 from seb_appliance.protocols.mqtt.messages.reading import Logs
 from seb_appliance.protocols.mqtt.messages.routes import Route, Routes
@@ -27,7 +26,7 @@ from seb_appliance.protocols.mqtt.sending.retained import Retained
 from seb_appliance.protocols.mqtt.sending.sharing import SharedSubscriptions
 from seb_appliance.protocols.mqtt.sessions import Client, Sessions
 from seb_appliance.protocols.sockets.connected import Connected
-from seb_appliance.protocols.sockets.listening import Connections
+from seb_appliance.protocols.sockets.port import Port
 from seb_appliance.protocols.sockets.proxy_protocol import ByProxy, Trusted
 
 _log = logging.getLogger(__name__)
@@ -35,14 +34,16 @@ _OUTCOMES: Final = ("stored", "refused", "failed")
 _DELIVERIES: Final = ("sent", "delayed", "dropped")
 
 
-class Mqtt:
+class Mqtt(Port[Connection]):
     """Messages become records of `topic`, or of the topic of a route. Client ids are apart for each
     API key."""
+
+    _ended_by_operator = Code.ADMINISTRATIVE
 
     def __init__(
         self,
         broker: Broker,
-        address: tuple[str | Sequence[str], int] | None,
+        address: tuple[Sequence[str], int] | None,
         topic: str,
         *,
         routes: Sequence[Route] = (),
@@ -50,37 +51,31 @@ class Mqtt:
         trusted: Trusted | None = None,
         random_bytes: Callable[[int], bytes] = os.urandom,
     ) -> None:
-        """`address`: of the port, one or several; None: there is no port. `trusted`: proxies that
+        """`address`: hosts and a port; None: there is none. `trusted`: proxies that
         pass connections on to it with a PROXY header. Raises ConfigurationError."""
         retained, sessions = f"{topic}-retained", f"{topic}-sessions"
-        self.broker = broker
+        waiting = "MQTT connections that wait for memory"
+        super().__init__(
+            broker,
+            "MQTT",
+            address,
+            tls,
+            room=broker.shares.declare(
+                "mqtt_connections", limits.MQTT_CONNECTIONS_MAX, "MQTT connections"
+            ),
+            starving=broker.shares.declare("mqtt_starving", limits.SOCKET_STARVING_MAX, waiting),
+        )
         self.logs = Logs(broker, Routes(topic, routes, (retained, sessions)))
         self.counts: Counter[str] = Counter()
-        self.room = broker.shares.declare(
-            "mqtt_connections", limits.MQTT_CONNECTIONS_MAX, "MQTT connections"
-        )
         self.dispatcher = Dispatcher(self.logs, self.counts)
         self.retained = Retained(broker, retained)
         self.sessions = Sessions(broker, self.logs, sessions)
         self.shared = SharedSubscriptions(self.logs, self.sessions, self.counts)
-        self._address = address
-        self._tls = tls
         self._trusted = trusted
         self._random_bytes = random_bytes
-        most = limits.MQTT_CONNECTIONS_MAX
-        self._connections = Connections(most, most)
-        self._all: dict[Connection, None] = {}  # in the order in which they came
         self._by_client: dict[tuple[str, str], Connection] = {}
         self._wills: set[asyncio.Task[None]] = set()
         self._delayed = dict[Client, tuple[Publish, Connection, Timer]]()
-        self._is_stopping = False
-        self._server: asyncio.Server | None = None
-        self._idle = asyncio.Event()
-
-    @property
-    def port(self) -> int:
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
 
     async def start(self) -> None:
         """Raises ConfigurationError if the port cannot be used."""
@@ -88,16 +83,8 @@ class Mqtt:
         await self.retained.start()
         await self.sessions.start()
         self.shared.start()
-        if self._address is None:
-            return
-        hosts, port = self._address
-        loop = asyncio.get_running_loop()
-        try:
-            self._server = await loop.create_server(
-                self._accepted, hosts, port, ssl=self._tls, backlog=1_024
-            )
-        except OSError as error:
-            raise ConfigurationError(f"mqtt_port {port}: {error}") from error
+        if self._address is not None:
+            await self._listen(self._accepted)
 
     def _accepted(self) -> asyncio.Protocol:
         if self._trusted is None:
@@ -110,16 +97,10 @@ class Mqtt:
 
     async def stop(self) -> None:
         """Take nothing more; wait until what was taken is stored and acknowledged, or refused."""
-        if self._server is not None:
-            self._server.close()
-        self._is_stopping = True
+        self._stop_listening()
         for client in tuple(self._delayed):
             self.will_is_due(client)
-        for connection in tuple(self._all):
-            connection.finish()
-        while self._all:
-            self._idle.clear()
-            await self._idle.wait()
+        await self._finish()
         await asyncio.gather(*self._wills, return_exceptions=True)
         await self.shared.stop()
         await self.retained.stop()
@@ -147,7 +128,7 @@ class Mqtt:
             count, labels = self.counts[outcome], {"outcome": outcome}
             yield Sample("seb_mqtt_deliveries_total", text, "counter", count, labels)
         text = "MQTT connections that were refused or ended by the appliance."
-        yield Sample("seb_mqtt_refusals_total", text, "counter", self.counts["ended"])
+        yield Sample("seb_mqtt_refusals_total", text, "counter", self.refusals)
 
     # --- what an operator asks ---
 
@@ -158,20 +139,8 @@ class Mqtt:
     def connected(self) -> Iterator[Connected]:
         """Those that have an API key, and then sessions whose clients are away."""
         for one in list(self._all):
-            if one.key is not None and not one.has_left:
-                session = one.session
-                yield Connected(
-                    one.number,
-                    "MQTT 5" if one.version == V5 else "MQTT 3.1.1",
-                    one.client_id,
-                    one.key.api_key_id,
-                    one.address,
-                    one.since_us,
-                    len(session.subscriptions) + len(session.shared),
-                    one.incoming.received,
-                    one.outgoing.sent,
-                    one.outgoing.waiting,
-                )
+            if one.has_key and not one.has_left:
+                yield one.connected()
         for kept in self.sessions.all():
             if kept.until_us is not None:
                 api_key_id, client_id = kept.client
@@ -191,10 +160,8 @@ class Mqtt:
 
     def disconnect(self, number: int) -> bool:
         """Of a connection the will is sent, and the session stays, if it is kept."""
-        for one in self._all:
-            if one.number == number:
-                one.end(Code.ADMINISTRATIVE, "an operator has ended the connection")
-                return True
+        if super().disconnect(number):
+            return True
         for kept in self.sessions.all():
             if kept.number == number and kept.until_us is not None:
                 self.sessions.end(kept)
@@ -202,11 +169,6 @@ class Mqtt:
         return False
 
     # --- what connections tell ---
-
-    def opened(self, connection: Connection) -> bool:
-        """Whether there is room for it. WebSocket brings new ones also while this stops."""
-        self._all[connection] = None
-        return self._connections.enter(connection.address) and not self._is_stopping
 
     def entered(self, connection: Connection) -> None:
         """It has an API key and a client id: an older one with the same is ended."""
@@ -225,23 +187,15 @@ class Mqtt:
         """A newer connection has this client id."""
         older = self._by_client.get(client)
         if older is not None:
-            older.end(Code.TAKEN_OVER, "another connection has this client id")
+            older.end("another connection has this client id", Code.TAKEN_OVER)
             older.leave()
 
     def closed(self, connection: Connection) -> None:
-        self._all.pop(connection, None)
-        self._connections.leave(connection.address)
-        if connection.key is not None:
+        if connection.has_key:
             client = connection.session.client
-            self.room.give_back(client[0], 1)
             if self._by_client.get(client) is connection:
                 del self._by_client[client]
-        if not self._all:
-            self._idle.set()
-
-    def refused(self, connection: Connection, why: str) -> None:
-        self.counts["ended"] += 1
-        _log.info("MQTT client %r at %s: %s", connection.client_id, connection.address, why)
+        super().closed(connection)
 
     def new_client_id(self) -> str:
         return "seb-" + base64.b32encode(self._random_bytes(10)).decode().lower()
@@ -259,7 +213,7 @@ class Mqtt:
     def will_is_due(self, client: Client) -> None:
         will, connection, timer = self._delayed.pop(client)
         timer.cancel()
-        if connection.may_go_on:
+        if connection.holds_key:
             self._publish_now(will, connection)
 
     def _publish_now(self, will: Publish, connection: Connection) -> None:

@@ -191,7 +191,7 @@ class Deaf:
 
     @property
     def unsent_bytes(self):
-        return limits.MQTT_UNSENT_BYTES_MAX if self.written else 0
+        return limits.SOCKET_UNSENT_BYTES_MAX if self.written else 0
 
     def write(self, data):
         self.written.append(data)

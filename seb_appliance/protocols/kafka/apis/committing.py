@@ -19,7 +19,7 @@ from seb_appliance.protocols.kafka.partitions import partition_of, topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
-from seb_appliance.protocols.kafka.wire.long_arrays import Each
+from seb_appliance.protocols.kafka.wire.long_arrays import Each, by_partition
 
 Asked = Mapping[str, tuple[str, Message]]  # by our topic: Kafka's name, and the partition
 
@@ -59,15 +59,12 @@ def commit_of(group: str, asked: Asked) -> Commit:
 def answer_of(body: Message, codes: Mapping[str, ErrorCode]) -> Message:
     """`codes`: by our topic; NONE for those that are not named."""
 
-    def answered(topic: Message) -> Message:
-        name = topic["name"]
-        parts = [
-            {"partition_index": at, "error_code": codes.get(topic_of(name, at), ErrorCode.NONE)}
-            for at in (one["partition_index"] for one in topic["partitions"])
-        ]
-        return {"name": name, "partitions": parts}
+    def answered(name: str, one: Message) -> Message:
+        index = one["partition_index"]
+        code = codes.get(topic_of(name, index), ErrorCode.NONE)
+        return {"partition_index": index, "error_code": code}
 
-    return {"topics": Each(body["topics"], answered)}
+    return {"topics": by_partition(body["topics"], answered)}
 
 
 @handles(8)
@@ -138,13 +135,8 @@ def _fetched(server: Server, request: Request, group: str, topics: Any) -> Messa
         server.transactions.topics_to_commit(group) if request.body["require_stable"] else set()
     )
 
-    def of_topic(topic: Message) -> Message:
-        name = topic["name"]
-        indexes = dict.fromkeys(topic["partition_indexes"])
-        made = partial(_offset, request, group, name, offsets, unstable)
-        return {"name": name, "partitions": Each(indexes, made)}
-
-    return {"topics": Each(topics, of_topic)}
+    answered = partial(_offset, request, group, offsets, unstable)
+    return {"topics": by_partition(topics, answered, by_index=True)}
 
 
 def _by_name(found: Iterable[tuple[str, int, Committed]]) -> list[Message]:
@@ -157,9 +149,9 @@ def _by_name(found: Iterable[tuple[str, int, Committed]]) -> list[Message]:
 def _offset(
     request: Request,
     group: str,
-    name: str,
     offsets: Mapping[str, Committed],
     unstable: set[str],
+    name: str,
     index: int,
 ) -> Message:
     none: Message = {
@@ -176,12 +168,8 @@ def _offset(
     found = offsets.get(topic)
     if found is None:
         return none
-    return {
-        **none,
-        "committed_offset": found.offset,
-        "committed_leader_epoch": 0,
-        "metadata": found.metadata,
-    }
+    known = {"committed_offset": found.offset, "metadata": found.metadata}
+    return {**none, **known, "committed_leader_epoch": 0}
 
 
 # --- delete ---

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import partial
 
 from seb_appliance.api.routes.groups.groups import authorize_whole, check_seen
 from seb_appliance.broker.topics.names import check_group_name
@@ -218,10 +218,7 @@ async def list_groups(server: Server, request: Request) -> Message:
         if (wants_all or one.state in states) and request.may("consume", group=one.group)
     ]
     if wants_all or State.EMPTY in states:
-        seen: Any = lambda group, topic: any(  # noqa: E731
-            request.may(operation, topic, group) for operation in ("consume", "manage")
-        )
-        views, _ = await server.broker.groups.page("", _LISTED_MAX, seen)
+        views, _ = await server.broker.groups.page("", _LISTED_MAX, partial(_may_see, request))
         found += [
             {
                 "group_id": id_of(view.group),
@@ -232,6 +229,10 @@ async def list_groups(server: Server, request: Request) -> Message:
             if view.group not in listed
         ]
     return {"groups": Each(found)}
+
+
+def _may_see(request: Request, group: str, topic: str | None) -> bool:
+    return any(request.may(operation, topic, group) for operation in ("consume", "manage"))
 
 
 @handles(42)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Final
 
@@ -14,8 +13,7 @@ from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
-from seb_appliance.protocols.kafka.wire.long_arrays import Each
-from seb_appliance.tasks import in_slices
+from seb_appliance.protocols.kafka.wire.long_arrays import by_partition, by_partition_later
 
 # "Times" of ListOffsets. The earliest that is on a local disk is the earliest.
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
@@ -24,45 +22,37 @@ _STARTS: Final = {
     _EARLIEST: From(earliest=True),
     _EARLIEST_LOCAL: From(earliest=True),
 }
-_NOT_FOUND: Final = {"timestamp": -1, "offset": -1}
 
 
 @handles(2)
 async def list_offsets(server: Server, request: Request) -> Message:
-    topics = []
-    for topic in request.body["topics"]:
-        partitions = [
-            {
-                "partition_index": one["partition_index"],
-                **await _listed(server, request, topic["name"], one),
-            }
-            async for one in in_slices(topic["partitions"])
-        ]
-        topics.append({"name": topic["name"], "partitions": Each(partitions)})
-        await asyncio.sleep(0)
-    return {"topics": Each(topics)}
+    listed = partial(_listed, server, request)
+    return {"topics": await by_partition_later(request.body["topics"], listed)}
 
 
 async def _listed(server: Server, request: Request, name: str, asked: Message) -> Message:
-    broker, topic, time_ms = server.broker, topic_of(name, asked["partition_index"]), asked[
-        "timestamp"
-    ]  # fmt: skip
+    index, time_ms = asked["partition_index"], asked["timestamp"]
+    return {"partition_index": index, **await _found(server, request, name, index, time_ms)}
+
+
+async def _found(server: Server, request: Request, name: str, index: int, time_ms: int) -> Message:
+    broker, topic = server.broker, topic_of(name, index)
     if not request.may("consume", name):
-        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED, **_NOT_FOUND}
+        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     try:
         if time_ms == _MAX_TIMESTAMP:
             place = await broker.newest_record(topic)
         elif time_ms in _STARTS:
             offset = (await broker.offset_at(topic, _STARTS[time_ms])).offset
-            return {"timestamp": -1, "offset": offset, "leader_epoch": 0}
+            return {"offset": offset, "leader_epoch": 0}
         elif time_ms < 0:
-            return {"error_code": ErrorCode.INVALID_TIMESTAMP, **_NOT_FOUND}
+            return {"error_code": ErrorCode.INVALID_TIMESTAMP}
         else:
             place = await broker.offset_at(topic, From(timestamp_us=time_ms * 1000))
     except SebError as error:
-        return {"error_code": code_of(error), **_NOT_FOUND}
+        return {"error_code": code_of(error)}
     if place.timestamp_us is None:  # no record is so young
-        return {"leader_epoch": -1, **_NOT_FOUND}
+        return {}
     return {"timestamp": place.timestamp_us // 1000, "offset": place.offset, "leader_epoch": 0}
 
 
@@ -70,11 +60,8 @@ async def _listed(server: Server, request: Request, name: str, asked: Message) -
 def offset_for_leader_epoch(server: Server, request: Request) -> Message:
     """There is one leader and one epoch, 0: its end is the end of the log."""
 
-    def described(topic: Message) -> Message:
-        end_of = partial(_end_of_epoch, server, request, topic["topic"])
-        return {"topic": topic["topic"], "partitions": Each(topic["partitions"], end_of)}
-
-    return {"topics": Each(request.body["topics"], described)}
+    end_of = partial(_end_of_epoch, server, request)
+    return {"topics": by_partition(request.body["topics"], end_of, name="topic")}
 
 
 def _end_of_epoch(server: Server, request: Request, name: str, asked: Message) -> Message:
@@ -86,7 +73,7 @@ def _end_of_epoch(server: Server, request: Request, name: str, asked: Message) -
     except SebError as error:
         return {**found, "error_code": code_of(error)}
     if asked["leader_epoch"] != 0:
-        return {**found, "leader_epoch": -1, "end_offset": -1}
+        return found
     return {**found, "leader_epoch": 0, "end_offset": view.log_end_offset}
 
 
@@ -94,12 +81,9 @@ def _end_of_epoch(server: Server, request: Request, name: str, asked: Message) -
 def describe_producers(server: Server, request: Request) -> Message:
     """Producers that are remembered for a partition. Open transactions are not in the log."""
 
-    def described(topic: Message) -> Message:
-        producers = partial(_producers, server, request, topic["name"])
-        indexes = dict.fromkeys(topic["partition_indexes"])
-        return {"name": topic["name"], "partitions": Each(indexes, producers)}
-
-    return {"topics": Each(request.body["topics"], described)}
+    producers = partial(_producers, server, request)
+    topics = request.body["topics"]
+    return {"topics": by_partition(topics, producers, by_index=True)}
 
 
 def _producers(server: Server, request: Request, name: str, index: int) -> Message:

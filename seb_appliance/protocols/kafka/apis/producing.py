@@ -266,7 +266,7 @@ class _Produce:
 
     async def _store_later(self, parts: list[_Part]) -> None:
         """Waits for room, so that nothing is refused that would fit in a moment."""
-        wait_s = min(limits.KAFKA_NO_ROOM_S_MAX, max(0, self._request.body["timeout_ms"]) / 1000)
+        wait_s = min(limits.SOCKET_NO_ROOM_S_MAX, max(0, self._request.body["timeout_ms"]) / 1000)
         until_s = self._broker.clock.monotonic_s() + wait_s
         try:
             async for part in in_slices(parts):

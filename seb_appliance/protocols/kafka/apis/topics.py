@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -25,7 +26,7 @@ from seb_appliance.protocols.kafka.partitions import count_of, partition_of, top
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
-from seb_appliance.protocols.kafka.wire.long_arrays import Each
+from seb_appliance.protocols.kafka.wire.long_arrays import Each, by_partition_later
 from seb_appliance.protocols.kafka.wire.types import NO_UUID
 from seb_appliance.tasks import in_slices
 
@@ -188,34 +189,26 @@ async def _delete(server: Server, request: Request, name: str) -> None:
 
 @handles(21)
 async def delete_records(server: Server, request: Request) -> Message:
-    return {
-        "topics": [
-            {
-                "name": topic["name"],
-                "partitions": [
-                    {
-                        "partition_index": one["partition_index"],
-                        **await _trimmed(server, request, topic["name"], one),
-                    }
-                    async for one in in_slices(topic["partitions"])
-                ],
-            }
-            for topic in request.body["topics"]
-        ]
-    }
+    trimmed = partial(_trimmed, server, request)
+    return {"topics": await by_partition_later(request.body["topics"], trimmed)}
 
 
 async def _trimmed(server: Server, request: Request, name: str, asked: Message) -> Message:
-    topics, topic = server.broker.topics, topic_of(name, asked["partition_index"])
+    index = asked["partition_index"]
+    done = await _trim(server, request, name, topic_of(name, index), asked["offset"])
+    return {"partition_index": index, **done}
+
+
+async def _trim(server: Server, request: Request, name: str, topic: str, before: int) -> Message:
+    topics = server.broker.topics
     if not request.may("manage", name):
-        return {"low_watermark": -1, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+        return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
     try:
-        before = asked["offset"]
         if before == _LOG_END:
             before = topics.get(topic).log_end_offset
         if before < 0:
-            return {"low_watermark": -1, "error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
+            return {"error_code": ErrorCode.OFFSET_OUT_OF_RANGE}
         view = await topics.trim(topic, before, by(request))
     except SebError as error:
-        return {"low_watermark": -1, "error_code": code_of(error)}
+        return {"error_code": code_of(error)}
     return {"low_watermark": view.log_start_offset}

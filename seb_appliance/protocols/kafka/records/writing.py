@@ -37,17 +37,13 @@ _NO_PRODUCER: Final = (-1, -1, -1)  # id, epoch, base sequence
 assert _AFTER_CRC.size == HEAD_BYTES - CRC_FROM
 
 
-def write_slices(slices: Iterable[BatchSlice]) -> list[bytes]:
-    """The records of `slices`, as record batches; their offsets and gaps are those of the log."""
-    return list(batches_of(slices))
-
-
 def batches_of(
     slices: Iterable[BatchSlice], most_bytes: int | None = None, first_bytes: int | None = None
 ) -> Iterator[bytes]:
-    """As `write_slices`, one at a time: a batch takes about a millisecond (`tasks.in_slices`).
-    `most_bytes`: of all together, or, where the first record alone is larger, that record if it has
-    at most `first_bytes`. None: any number."""
+    """The records of `slices`, as record batches with the offsets and gaps of the log, one at a
+    time: each takes about a millisecond (`tasks.in_slices`). `most_bytes`: of all together, or,
+    where the first record alone is larger, that record if it has at most `first_bytes`. None: any
+    number."""
     left_bytes = _ANY if most_bytes is None else most_bytes
     alone_bytes = _ANY if first_bytes is None else first_bytes
     for one in slices:

@@ -7,6 +7,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame
+from seb_appliance.protocols.sockets import framing
 
 _LENGTH: Final = struct.Struct(">i")
 _BEGIN: Final = struct.Struct(">ih")  # the length, and the key of the API
@@ -14,24 +15,12 @@ _SMALLEST: Final = 10  # the header up to the client id
 _PRODUCE: Final = 0
 
 
-class Framer:
+class Framer(framing.Framer[Frame]):
     """`is_trusted`: an API key has come, so requests may be larger."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.is_trusted = False
-        self._buffer = bytearray()
-        self._at = 0
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Of what is not taken yet."""
-        return len(self._buffer) - self._at
-
-    def feed(self, data: bytes) -> None:
-        if self._at:
-            del self._buffer[: self._at]
-            self._at = 0
-        self._buffer += data
 
     def next(self) -> Frame | None:
         """The next whole request, without its length. Raises BadMessageError."""
@@ -44,13 +33,7 @@ class Framer:
         end = begin + length
         if end > len(self._buffer):
             return None
-        with memoryview(self._buffer) as view:
-            frame = Frame(view[begin:end])
-        self._at = end
-        if end == len(self._buffer):  # a large request does not stay until the next one comes
-            self._buffer.clear()
-            self._at = 0
-        return frame
+        return self._take(begin, end, Frame)
 
     def _largest(self, api_key: int) -> int:
         if not self.is_trusted:

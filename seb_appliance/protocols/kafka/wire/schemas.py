@@ -137,7 +137,7 @@ TEXT: Final = """\
 
 21 DeleteRecords 0-2 flexible 2
 > topics:[ name:str partitions:[ partition_index:i32 offset:i64 ] ] timeout_ms:i32
-< throttle_time_ms:i32 topics:[ name:str partitions:[ partition_index:i32 low_watermark:i64
+< throttle_time_ms:i32 topics:[ name:str partitions:[ partition_index:i32 low_watermark:i64=-1
   error_code:i16 ] ]
 
 22 InitProducerId 0-4 flexible 2

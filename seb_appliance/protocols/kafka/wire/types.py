@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 from seb_appliance import limits
+from seb_appliance.protocols.sockets.framing import BadPacketError
 
 
-class BadMessageError(Exception):
+class BadMessageError(BadPacketError):
     """The bytes are no such message. The connection ends: where the next one begins is unknown."""
 
 

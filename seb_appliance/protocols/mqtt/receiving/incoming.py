@@ -29,7 +29,7 @@ class Source(Protocol):
 
     def write(self, data: bytes) -> None: ...
 
-    def end(self, code: int, reason: str) -> None: ...
+    def end(self, reason: str, code: int = 0) -> None: ...
 
     def done(self) -> None: ...
 
@@ -204,9 +204,9 @@ class Incoming:
         if pending.qos == 2:
             waiting = self.exactly_once.pop(pending.packet_id, None)
             if isinstance(waiting, Incoming):
-                waiting.connection.end(error.code, error.text)
+                waiting.connection.end(error.text, error.code)
         self._counts["failed"] += 1
-        self.connection.end(error.code, error.text)
+        self.connection.end(error.text, error.code)
 
     def _leave(self, pending: Pending) -> bool:
         was_waiting = self.must_wait

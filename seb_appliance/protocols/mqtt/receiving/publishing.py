@@ -82,7 +82,7 @@ class Publisher:
     ) -> None:
         """Waits for room, and until it is stored. Raises MqttError."""
         clock = self._broker.clock
-        give_up_s = clock.monotonic_s() + limits.MQTT_NO_ROOM_S_MAX
+        give_up_s = clock.monotonic_s() + limits.SOCKET_NO_ROOM_S_MAX
         while True:
             try:
                 await self._store(Transaction(records, commit), size_bytes)

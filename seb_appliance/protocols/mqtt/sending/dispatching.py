@@ -23,11 +23,13 @@ _log = logging.getLogger(__name__)
 class Subscriber(Protocol):
     """A connection."""
 
-    key: ApiKeyView | None
     client_id: str
     outgoing: Outgoing
 
-    def end(self, code: int, reason: str) -> None: ...
+    @property
+    def key(self) -> ApiKeyView: ...
+
+    def end(self, reason: str, code: int = 0) -> None: ...
 
 
 class Progress:
@@ -65,7 +67,6 @@ class Dispatcher:
 
     def subscribe(self, connection: Subscriber, asked: Subscription, since: Offsets) -> None:
         """It gets the records from `since` on. Raises MqttError."""
-        assert connection.key is not None
         mine = self._by_connection.setdefault(connection, set())
         if asked.topic_filter not in mine:
             if not self._room.try_take(connection.key.api_key_id, 1):
@@ -82,7 +83,6 @@ class Dispatcher:
         mine = self._by_connection.get(connection, set())
         if topic_filter not in mine:
             return False
-        assert connection.key is not None
         mine.remove(topic_filter)
         self._filters.remove(topic_filter, connection)
         self._room.give_back(connection.key.api_key_id, 1)
@@ -112,7 +112,7 @@ class Dispatcher:
             _log.warning("MQTT subscriptions cannot be served: %s", error)
             self._reading = None
             for connection in tuple(self._by_connection):
-                connection.end(Code.UNAVAILABLE, error.detail)
+                connection.end(error.detail, Code.UNAVAILABLE)
 
     async def _read_on(self, topic: Topic) -> None:
         """Some of what is new in it; if there is more, it is still among the changed ones."""

@@ -36,7 +36,7 @@ class Receiver(Protocol):
 
     def write(self, data: bytes) -> None: ...
 
-    def end(self, code: int, reason: str) -> None: ...
+    def end(self, reason: str, code: int = 0) -> None: ...
 
 
 class Feed(Protocol):
@@ -95,7 +95,7 @@ class Outgoing:
         if self._meter is not None and self._meter.overdrawn_s > 0:
             self.close()
             why = "the API key has used its quota of bytes out per second"
-            self._connection.end(Code.QUOTA, why)
+            self._connection.end(why, Code.QUOTA)
             return "dropped"
         if message.qos == 0:
             return self.send(message) if self._has_room else "dropped"
@@ -159,7 +159,7 @@ class Outgoing:
     def fail(self, why: str) -> None:
         """What it must be sent cannot be read."""
         self.close()
-        self._connection.end(Code.UNAVAILABLE, why)
+        self._connection.end(why, Code.UNAVAILABLE)
 
     def close(self) -> None:
         if self._is_over:
@@ -180,7 +180,7 @@ class Outgoing:
 
     @property
     def _has_room(self) -> bool:
-        return self._connection.unsent_bytes < limits.MQTT_UNSENT_BYTES_MAX
+        return self._connection.unsent_bytes < limits.SOCKET_UNSENT_BYTES_MAX
 
     def send(self, message: Publish, place: Place | None = None, share: Giver | None = None) -> str:
         """Whether it is sent or dropped. There is `room`."""

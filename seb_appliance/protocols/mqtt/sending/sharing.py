@@ -154,7 +154,7 @@ class Share:
             _log.warning("an MQTT share cannot be served: %s", error)
             self._reading = None
             for member in tuple(self._members):
-                member.end(Code.UNAVAILABLE, error.detail)
+                member.end(error.detail, Code.UNAVAILABLE)
         finally:
             self._follower = None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +14,7 @@ from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from seb_appliance.protocols.kafka.records import writing
 from seb_appliance.protocols.kafka.records.reading import read_batches
-from seb_appliance.protocols.kafka.records.writing import batches_of, write_slices
+from seb_appliance.protocols.kafka.records.writing import batches_of
 from tests.unit.protocols.kafka.record_sets import T_MS, MemoryRecords
 
 binaries = st.binary(max_size=150)
@@ -48,7 +50,7 @@ def columns_of(
     )
 
 
-def read(batches: list[bytes]) -> list[tuple[object, ...]]:
+def read(batches: Iterable[bytes]) -> list[tuple[object, ...]]:
     found = []
     records = MemoryRecords(b"".join(batches))
     while (one := records.next_batch()) is not None:
@@ -81,7 +83,7 @@ def test_kafka_python_reads_what_is_stored(
     )
     begin = data.draw(st.integers(0, count - 1))
     end = data.draw(st.integers(begin + 1, count))
-    got = read(write_slices([stored(columns, 1, begin, end)]))
+    got = read(batches_of([stored(columns, 1, begin, end)]))
     assert [row[0] for row in got] == (offsets or list(range(1, count + 1)))[begin:end]
     assert [row[1] for row in got] == [time // 1000 for time in times[begin:end]]
     assert [row[3] for row in got] == values[begin:end]
@@ -98,7 +100,7 @@ def test_what_is_written_is_read_the_same(
 ) -> None:
     values, keys, headers, times = map(list, zip(*records, strict=True))
     columns = columns_of(values, keys, headers, [time // 1000 * 1000 for time in times])
-    again = read_batches(b"".join(write_slices([stored(columns)])), limits.MIB).records
+    again = read_batches(b"".join(batches_of([stored(columns)])), limits.MIB).records
     assert again.values == values
     assert (again.keys or [None] * len(keys)) == keys
     assert (again.headers or [b""] * len(headers)) == headers
@@ -107,7 +109,7 @@ def test_what_is_written_is_read_the_same(
 
 def test_the_head_of_a_batch_names_no_producer_and_no_compression() -> None:
     times_us = [5_000, 9_999, 7_000]
-    (data,) = write_slices([stored(columns_of([b"a", b"b", b"c"], times_us=times_us), base=40)])
+    (data,) = batches_of([stored(columns_of([b"a", b"b", b"c"], times_us=times_us), base=40)])
     one = MemoryRecords(data).next_batch()
     assert (one.base_offset, one.last_offset_delta, one.leader_epoch) == (40, 2, 0)
     assert (one.attributes, one.first_timestamp, one.max_timestamp) == (0, 5, 9)
@@ -116,31 +118,31 @@ def test_the_head_of_a_batch_names_no_producer_and_no_compression() -> None:
 
 def test_a_batch_holds_so_many_records_and_bytes() -> None:
     many = stored(columns_of([b"v"] * 2_500))
-    assert len(write_slices([many])) == 3
+    assert len([*batches_of([many])]) == 3
     large = stored(columns_of([bytes(200 * limits.KIB)] * 5 + [bytes(limits.MIB)] * 2))
-    assert [len(read([one])) for one in write_slices([large])] == [2, 2, 1, 1, 1]
+    assert [len(read([one])) for one in batches_of([large])] == [2, 2, 1, 1, 1]
     keyed = stored(columns_of([b""] * 20, [bytes(60 * limits.KIB)] * 20))
-    assert [len(read([one])) for one in write_slices([keyed])] == [8, 8, 4]
+    assert [len(read([one])) for one in batches_of([keyed])] == [8, 8, 4]
     item = pack_headers({"a": bytes(10 * limits.KIB)})
     headed = stored(columns_of([b""] * 3, None, [item, b"", item]))
-    assert [len(read([one])) for one in write_slices([headed])] == [2, 1]
-    assert [row[0] for row in read(write_slices([many]))] == list(range(2_500))
+    assert [len(read([one])) for one in batches_of([headed])] == [2, 1]
+    assert [row[0] for row in read(batches_of([many]))] == list(range(2_500))
 
 
 def test_offsets_further_apart_than_a_batch_can_say_begin_another() -> None:
     far = 1 + 2**31 - 1
     same = stored(columns_of([b"a", b"b"], offsets=[1, far]), base=1)
     other = stored(columns_of([b"a", b"b"], offsets=[1, far + 1]), base=1)
-    assert [len(read([one])) for one in write_slices([same])] == [2]
-    assert [len(read([one])) for one in write_slices([other])] == [1, 1]
-    assert [row[0] for row in read(write_slices([other]))] == [1, far + 1]
+    assert [len(read([one])) for one in batches_of([same])] == [2]
+    assert [len(read([one])) for one in batches_of([other])] == [1, 1]
+    assert [row[0] for row in read(batches_of([other]))] == [1, far + 1]
 
 
 def test_the_slices_follow_each_other() -> None:
     whole = stored(columns_of([b"%d" % i for i in range(10)]), base=5)
     parts = [BatchSlice(whole.batch, 2, 4, whole.stored), BatchSlice(whole.batch, 7, 8, b"")]  # type: ignore[arg-type]
-    assert [row[0] for row in read(write_slices(parts))] == [7, 8, 12]
-    assert write_slices([]) == []
+    assert [row[0] for row in read(batches_of(parts))] == [7, 8, 12]
+    assert list(batches_of([])) == []
 
 
 def test_batches_come_one_at_a_time() -> None:
@@ -150,7 +152,7 @@ def test_batches_come_one_at_a_time() -> None:
 
 @pytest.mark.parametrize("size", [0, 63, 64, 8_191, 8_192, 70_000])
 def test_values_of_every_length_are_written(size: int) -> None:
-    (row,) = read(write_slices([stored(columns_of([bytes(size)]))]))
+    (row,) = read(batches_of([stored(columns_of([bytes(size)]))]))
     assert row[3] == bytes(size)
 
 
@@ -162,12 +164,12 @@ def test_an_answer_keeps_to_its_bytes_but_for_a_first_record_that_is_larger(
 ) -> None:
     values, keys, headers, _ = map(list, zip(*records, strict=True))
     one = stored(columns_of(values, keys, headers))
-    everything = read(write_slices([one]))
+    everything = read(batches_of([one]))
     batches = list(batches_of([one], most_bytes, first_bytes))
     found = read(batches)
     assert found == everything[: len(found)]
     size_bytes = sum(map(len, batches))
-    alone_bytes = len(write_slices([stored(columns_of(values[:1], keys[:1], headers[:1]))])[0])
+    alone_bytes = len(next(batches_of([stored(columns_of(values[:1], keys[:1], headers[:1]))])))
     if size_bytes > most_bytes:
         assert len(found) == 1
         assert first_bytes is None or size_bytes <= first_bytes
@@ -178,4 +180,4 @@ def test_an_answer_keeps_to_its_bytes_but_for_a_first_record_that_is_larger(
     elif size_bytes <= most_bytes // 2 and len(found) < len(everything):
         following = len(found) + 1
         more = stored(columns_of(values[:following], keys[:following], headers[:following]))
-        assert len(write_slices([more])[0]) > most_bytes
+        assert len(next(batches_of([more]))) > most_bytes

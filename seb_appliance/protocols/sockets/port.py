@@ -1,0 +1,138 @@
+"""A port of a protocol: it listens, counts its connections, and ends them when it stops."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Generic, TypeVar
+
+from seb_appliance import limits
+from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.shares import Shares
+from seb_appliance.errors import ConfigurationError
+from seb_appliance.protocols.sockets.connection import PacketConnection
+from seb_appliance.protocols.sockets.listening import Connections
+
+_log = logging.getLogger(__name__)
+C = TypeVar("C", bound=PacketConnection[Any])
+
+
+class Port(Generic[C]):
+    """The port of a protocol whose connections are `C`."""
+
+    _ended_by_operator: ClassVar = 0  # as of `Codes`
+
+    def __init__(
+        self,
+        broker: Broker,
+        protocol: str,
+        address: tuple[Sequence[str], int] | None,
+        tls: ssl.SSLContext | None,
+        *,
+        room: Shares,
+        starving: Shares,
+    ) -> None:
+        """`protocol`: its name. `address`: hosts and a port; None: it has none of its own. `room`:
+        of connections with an API key. `starving`: as of `Listener`."""
+        self.broker = broker
+        self.room = room
+        self.starving = starving
+        self.refusals = 0
+        self._protocol = protocol
+        self._address = address
+        self._tls = tls
+        self._connections = Connections(room.limit, room.limit)
+        self._all: dict[C, None] = {}  # in the order in which they came
+        self._newcomers: OrderedDict[C, None] = OrderedDict()  # some have API keys by now
+        self._server: asyncio.Server | None = None
+        self._idle = asyncio.Event()
+        self._is_stopping = False
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def _listen(self, make: Callable[[], asyncio.Protocol]) -> None:
+        """Raises ConfigurationError if the port cannot be used."""
+        assert self._address is not None
+        hosts, port = self._address
+        loop = asyncio.get_running_loop()
+        try:
+            self._server = await loop.create_server(
+                make,
+                hosts,
+                port,
+                ssl=self._tls,
+                ssl_handshake_timeout=None if self._tls is None else limits.SOCKET_CONNECT_S_MAX,
+                backlog=1_024,
+            )
+        except OSError as error:
+            raise ConfigurationError(f"{self._protocol.lower()}_port {port}: {error}") from error
+
+    def _stop_listening(self) -> None:
+        self._is_stopping = True
+        if self._server is not None:
+            self._server.close()
+
+    async def _finish(self) -> None:
+        """Wait until what was taken is stored and answered, or refused."""
+        for connection in tuple(self._all):
+            connection.finish()
+        await self._all_are_closed()
+
+    async def _cut_off(self) -> None:
+        """Wait no more."""
+        _log.warning("%d %s connections take too long to end", len(self._all), self._protocol)
+        for connection in tuple(self._all):
+            connection.transport.abort()
+        await self._all_are_closed()
+
+    async def _all_are_closed(self) -> None:
+        while self._all:
+            self._idle.clear()
+            await self._idle.wait()
+
+    def disconnect(self, number: int) -> bool:
+        """Whether there was such a connection."""
+        for one in self._all:
+            if one.number == number:
+                one.end("an operator has ended the connection", self._ended_by_operator)
+                return True
+        return False
+
+    # --- what connections tell ---
+
+    def opened(self, connection: C) -> bool:
+        """Whether there is room: whoever has no API key makes room for who comes later. One may
+        come while this stops: of a handshake, or by WebSocket."""
+        self._all[connection] = None
+        has_room = self._connections.enter(connection.address) or self._make_room()
+        self._newcomers[connection] = None
+        return has_room and not self._is_stopping
+
+    def _make_room(self) -> bool:
+        while self._newcomers:
+            oldest, _ = self._newcomers.popitem(last=False)
+            if not oldest.has_key:
+                oldest.end("another connection needs the place of one without an API key")
+                return True
+        return False
+
+    def closed(self, connection: C) -> None:
+        self._all.pop(connection, None)
+        self._newcomers.pop(connection, None)
+        self._connections.leave(connection.address)
+        if connection.has_key:
+            self.room.give_back(connection.key.api_key_id, 1)
+        if not self._all:
+            self._idle.set()
+
+    def refused(self, connection: C, why: str) -> None:
+        self.refusals += 1
+        _log.info(
+            "%s client %r at %s: %s", self._protocol, connection.client_id, connection.address, why
+        )
