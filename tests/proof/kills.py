@@ -1,5 +1,5 @@
-"""Kill -9 at random moments under load, with and without what was on the disk, by HTTP and Kafka. On S3 the tidier
-merges and compacts all the while."""
+"""Kill -9 at random moments under load, with and without what was on the disk, by HTTP and Kafka.
+On S3 the tidier merges and compacts all the while."""
 
 from __future__ import annotations
 
