@@ -122,8 +122,9 @@ class Renderer:
             lstrip_blocks=True,
         )
         self._environment.filters.update(FILTERS)
+        self.navigation = _navigation(sections)
         self._environment.globals.update(
-            asset=asset, form_id=form_id, navigation=_navigation(sections), version=__version__
+            asset=asset, form_id=form_id, navigation=self.navigation, version=__version__
         )
 
     def render(self, template: str, **members: Any) -> str:

@@ -36,19 +36,15 @@ from seb_appliance.ui.page_context import (
 from seb_appliance.ui.pages import (
     api_keys,
     audit,
+    finding,
     groups,
-    live,
     overview,
-    producing,
     queues,
-    record_keys,
-    records,
     storage,
     tables,
-    topic,
-    topics,
     users,
 )
+from seb_appliance.ui.pages.topics import listing, live, producing, record_keys, records, topic
 
 # The name in pages → (path under the static folder, content type).
 _FILES: Final = {
@@ -62,7 +58,8 @@ _YEAR: Final = b"public, max-age=31536000, immutable"
 _REQUEST_ID_STATE: Final = "seb_request_id"  # set by the API's wrapper
 _PAGES: Final = (
     overview,
-    topics,
+    finding,
+    listing,
     topic,
     records,
     producing,

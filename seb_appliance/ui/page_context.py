@@ -227,6 +227,7 @@ class Desk:
         self.options = options
         self.sessions = Sessions(broker.accounts.get, options.clock, options.random_bytes)
         self.throttle = Throttle(options.clock)
+        self.navigation = renderer.navigation
         self._renderer = renderer
 
     def handler(self, route: Route, work_on: Handler) -> HTTPRouteHandler:

@@ -1,4 +1,4 @@
-"""Kill -9 at random moments under load, by HTTP and by Kafka, with and without what was on the disk.
+"""Kill -9 at random moments under load, with and without what was on the disk, by HTTP and Kafka.
 On S3 the tidier merges and compacts all the while."""
 
 from __future__ import annotations

@@ -140,6 +140,23 @@ def test_records_are_read_searched_and_chosen_by_the_keyboard(
         expect(page.get_by_label("Value", exact=True)).to_have_value(value or "")
 
 
+def test_a_page_is_found_by_the_keyboard(chromium: Browser, seb: Serving) -> None:
+    with visiting(chromium, seb) as page:
+        log_in(page)
+        page.keyboard.press("Control+k")
+        page.keyboard.type("STOC")
+        expect(page.locator("#palette a")).to_have_text(["stock topic"])
+        page.keyboard.press("ArrowDown")
+        expect(page.locator("#palette a").first).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", name="stock")).to_be_visible()
+        page.get_by_role("link", name="Find").click()
+        page.keyboard.type("create a topic")
+        expect(page.locator("#palette a")).to_have_count(1)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Create")).to_be_visible()
+
+
 def test_all_of_it_works_without_javascript(chromium: Browser, seb: Serving) -> None:
     with visiting(chromium, seb, java_script_enabled=False) as page:
         log_in(page)

@@ -108,6 +108,7 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/users/{name:str}/remove"): "change",
     ("GET", "/ui/settings"): "page",
     ("GET", "/ui/audit"): "page",
+    ("GET", "/ui/find"): "page",
 }
 BY_KIND: Final = {
     kind: [(method, path) for (method, path), found in ROUTES.items() if found == kind]

@@ -125,6 +125,11 @@ class Access:
             raise no_such_api_key(api_key_id)
         return found
 
+    def name_of(self, api_key_id: str) -> str:
+        """The name of an API key; "" if there is none with this id (any more)."""
+        found = self._api_keys.get(api_key_id)
+        return "" if found is None else found.name
+
     def draw_secret(self) -> NewSecret:
         """A new API key's secret. It has no effect until `create` has stored its hash."""
         return draw_secret(self._random_bytes)

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from typing import Final
 
 import msgspec
@@ -26,14 +27,20 @@ from seb_appliance.errors import TopicDiffersError
 from seb_appliance.formats.topic_settings import TopicSettings
 
 _GROUPS_AT_ONCE: Final = 500  # looked at without a break; about a millisecond
+_LAGGING: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """How many groups have an offset on a topic, and the largest lag of one, in records."""
+    """How many groups have an offset on a topic, and those with the largest lags: records and
+    name."""
 
     groups: int = 0
-    largest_lag: int = 0
+    lagging: Sequence[tuple[int, str]] = ()
+
+    @property
+    def largest_lag(self) -> int:
+        return self.lagging[0][0] if self.lagging else 0
 
 
 class Topics:
@@ -274,18 +281,17 @@ class Topics:
         """By name of the existing ones of these topics. Examines all groups, in slices."""
         topics = [topic for name in names if (topic := self._catalog.find(name)) is not None]
         ends = {topic.topic_id: topic.log_end_offset for topic in topics}
-        groups = dict.fromkeys(ends, 0)
-        lags = dict.fromkeys(ends, 0)
+        lags: dict[int, list[tuple[int, str]]] = {topic_id: [] for topic_id in ends}
         after = ""
         while some := self._catalog.groups.names(after, _GROUPS_AT_ONCE):
             for name in some:
                 offsets = self._catalog.groups.offsets(name)
                 for topic_id in offsets.keys() & ends.keys():  # iterates over the smaller set
-                    groups[topic_id] += 1
-                    lag = ends[topic_id] - offsets[topic_id].offset
-                    lags[topic_id] = max(lags[topic_id], lag)
+                    lags[topic_id].append((ends[topic_id] - offsets[topic_id].offset, name))
             after = some[-1]
             await asyncio.sleep(0)
         return {
-            topic.name: Readers(groups[topic.topic_id], lags[topic.topic_id]) for topic in topics
+            topic.name: Readers(len(found), nlargest(_LAGGING, found))
+            for topic in topics
+            for found in [lags[topic.topic_id]]
         }

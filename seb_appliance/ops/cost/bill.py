@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import nlargest
@@ -121,25 +121,45 @@ class CostReport:
         return zip(self.so_far.lines, self.forecast.lines, strict=True)
 
 
+@dataclass(frozen=True, slots=True)
+class _Prices:
+    """What a topic pays for one of its journal entries, and for a byte that is stored a second."""
+
+    per_entry: float
+    per_byte: float
+
+    @classmethod
+    def of(cls, ledger: Ledger, so_far: Bill) -> _Prices:
+        entries = sum(share.entries for share in ledger.topics.values())
+        stored = sum(share.byte_seconds for share in ledger.topics.values())
+        return cls(
+            so_far.requests_amount / entries if entries else 0.0,
+            so_far.storage.amount / stored if stored else 0.0,
+        )
+
+    def cost(self, topic: str | None, of: Sequence[TopicShare]) -> TopicCost:
+        entries = sum(share.entries for share in of)
+        stored = sum(share.byte_seconds for share in of)
+        return TopicCost(topic, entries, entries * self.per_entry, stored * self.per_byte)
+
+
 def topic_costs(ledger: Ledger, so_far: Bill, names: dict[int, str]) -> list[TopicCost]:
     """The most expensive topics first; one item at the end for all others. `names` by id."""
-    shares = ledger.topics
-    entries = sum(share.entries for share in shares.values())
-    stored = sum(share.byte_seconds for share in shares.values())
-    per_entry = so_far.requests_amount / entries if entries else 0.0
-    per_byte = so_far.storage.amount / stored if stored else 0.0
+    shares, prices = ledger.topics, _Prices.of(ledger, so_far)
 
     def expense(topic_id: int) -> tuple[float, float]:
-        share = shares[topic_id]
-        return share.entries * per_entry + share.byte_seconds * per_byte, share.entries
-
-    def cost(topic: str | None, of: list[TopicShare]) -> TopicCost:
-        their_entries = sum(share.entries for share in of)
-        their_bytes = sum(share.byte_seconds for share in of)
-        return TopicCost(topic, their_entries, their_entries * per_entry, their_bytes * per_byte)
+        found = prices.cost(None, [shares[topic_id]])
+        return found.amount, found.entries
 
     living = [topic_id for topic_id in shares if topic_id in names]
     shown = nlargest(limits.COST_TOPICS_SHOWN, living, key=expense)
     others = [shares[topic_id] for topic_id in shares.keys() - set(shown)]
-    costs = [cost(names[topic_id], [shares[topic_id]]) for topic_id in shown]
-    return [*costs, cost(None, others)] if others else costs
+    costs = [prices.cost(names[topic_id], [shares[topic_id]]) for topic_id in shown]
+    return [*costs, prices.cost(None, others)] if others else costs
+
+
+def topic_cost(found: CostReport, topic_id: int, name: str) -> TopicCost:
+    """Of one topic, with the price of its share."""
+    share = found.ledger.topics.get(topic_id)
+    prices = _Prices.of(found.ledger, found.so_far)
+    return prices.cost(name, [share] if share is not None else [])

@@ -11,7 +11,7 @@ from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import TopicView
 from seb_appliance.ops.cost import effects
-from seb_appliance.ops.cost.bill import CostReport
+from seb_appliance.ops.cost.bill import CostReport, topic_cost
 from seb_appliance.ops.cost.effects import Effect, Situation
 from seb_appliance.ops.jobs.check_job import CheckKeeper, CheckResult
 from seb_appliance.ops.jobs.cost_job import CostKeeper
@@ -50,6 +50,13 @@ def cost_figures(appliance: Appliance) -> list[Figure]:
     if found.budget is not None:
         note += f" of {found.budget}"
     return [Figure("Cost this month", found.prices.money(found.so_far.total), note)]
+
+
+def topic_cost_figure(found: CostReport, view: TopicView) -> Figure:
+    """The topic's share of the month's bill so far."""
+    cost, money = topic_cost(found, view.topic_id, view.name), found.prices.money
+    note = f"{money(cost.requests_amount)} of it for requests"
+    return Figure("Cost this month", money(cost.amount), note)
 
 
 def cost_warnings(found: CostReport) -> list[str]:

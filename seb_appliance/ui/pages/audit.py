@@ -9,6 +9,7 @@ import msgspec
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
+from seb_appliance.broker.access.audit import AT_THE_MACHINE, USER
 from seb_appliance.broker.ports import AuditQuery, AuditRow
 from seb_appliance.errors import BadRequestError
 from seb_appliance.ui.forms import Form, time_us
@@ -18,6 +19,14 @@ routes = Routes()
 _FIELDS: Final = ("action", "before", "from", "until", "what", "who")
 _PER_PAGE: Final = 50
 _PATH: Final = "/ui/audit"
+# Where a subject has its page, by its kind.
+_PAGES: Final = {
+    "topic": "/ui/topics",
+    "group": "/ui/groups",
+    "api_key": "/ui/api-keys",
+    "user": "/ui/users",
+    "queue": "/ui/queues",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,14 @@ class Changed:
 
 @dataclass(frozen=True, slots=True)
 class Line:
+    """`who` and `what`: names where there are some. `who_path`, `what_path`: of their pages, "" for
+    none."""
+
     row: AuditRow
+    who: str
+    who_path: str
+    what: str
+    what_path: str
     changed: list[Changed]
 
 
@@ -49,13 +65,28 @@ async def show(visit: Visit) -> ASGIApp:
     return visit.page(
         "audit",
         parts=["audit-rows"],
-        lines=[Line(row, _changed(row)) for row in rows],
+        lines=[_line(visit, row) for row in rows],
         asked=asked,
         problem=problem,
         older=link(_PATH, **asked | {"before": str(rows[-1].number)}) if more else "",
         newest=link(_PATH, **asked | {"before": ""}) if asked["before"] else "",
         filtered=any(asked.values()),
     )
+
+
+def _line(visit: Visit, row: AuditRow) -> Line:
+    keys = visit.broker.access
+    what, path = row.subject, _PAGES.get(row.subject_kind, "")
+    if row.subject_kind == "api_key":
+        what = keys.name_of(row.subject) or what
+    who, who_path = row.actor, ""
+    if row.actor.startswith(USER):
+        who_path = f"/ui/users/{row.actor.removeprefix(USER)}"
+    elif row.actor:
+        who, who_path = keys.name_of(row.actor) or row.actor, f"/ui/api-keys/{row.actor}"
+    else:
+        who = "seb admin" if row.address == AT_THE_MACHINE.address else "the appliance"
+    return Line(row, who, who_path, what, path and f"{path}/{row.subject}", _changed(row))
 
 
 def _query(form: Form) -> AuditQuery:

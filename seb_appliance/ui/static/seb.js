@@ -80,6 +80,34 @@
     for (const box of boxes) box.checked = event.target.checked;
   });
 
+  // Ctrl K finds a page; up and down go through what was found.
+  const palette = document.getElementById("palette");
+  const openPalette = (event) => {
+    event.preventDefault();
+    palette.showModal();
+    palette.querySelector("input").select();
+  };
+  document.addEventListener("keydown", (event) => {
+    if (!palette) return;
+    if (event.key === "k" && (event.ctrlKey || event.metaKey)) openPalette(event);
+    if (!palette.open || !["ArrowDown", "ArrowUp", "Enter"].includes(event.key)) return;
+    const found = [...palette.querySelectorAll("a")];
+    const at = found.indexOf(document.activeElement);
+    if (event.key === "Enter" && at >= 0) return;
+    event.preventDefault();
+    if (event.key === "Enter") found[0]?.click();
+    else (found[at + (event.key === "ArrowDown" ? 1 : -1)] ?? palette.querySelector("input")).focus();
+  });
+  document.addEventListener("click", (event) => {
+    if (palette && event.target.closest("a.find")) openPalette(event);
+    if (event.target === palette) palette.close();
+  });
+
+  // What is current is in sight, and what a link points to is open.
+  document.querySelector("header [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  const target = document.getElementById(location.hash.slice(1));
+  if (target?.matches("details")) target.open = true;
+
   // In a list of records, up and down (or k and j) go from one to the next.
   document.addEventListener("keydown", (event) => {
     const line = event.target.closest?.(".records summary");

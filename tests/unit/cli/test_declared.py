@@ -20,7 +20,7 @@ from seb_appliance.formats.declared import Declared
 from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.pages.api_keys import FIELDS as API_KEY_FIELDS
-from seb_appliance.ui.pages.topic import FORM, changes_of, effects, written
+from seb_appliance.ui.pages.topics.topic import FORM, changes_of, effects, written
 
 DOCUMENT = Path(__file__).parents[2] / "golden" / "copies" / "openapi.txt"
 

@@ -12,7 +12,7 @@ from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadRequestError, NotFoundError
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
-from seb_appliance.ui.pages.records import number_of
+from seb_appliance.ui.pages.topics.records import number_of
 from seb_appliance.ui.records.rows import Look, RecordRow, parts, read_one, row, unpacked
 from seb_appliance.ui.units import count
 

@@ -50,7 +50,10 @@ async def _page(
         figures=[
             *_figures(view, last_us, readers, visit.now_us),
             _rate(visit.options.rates.of(view.topic_id)),
+            *visit.options.topic_cost(view),
         ],
+        lagging=readers.lagging,
+        has_table=view.effective.table not in (None, "none"),
         queues=await visit.broker.queues.reading(topic),
         every_s=limits.SAMPLE_EVERY_S,
         form=FORM,

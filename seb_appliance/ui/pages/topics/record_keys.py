@@ -13,7 +13,7 @@ from seb_appliance import limits
 from seb_appliance.broker.record_keys.queries import KeyPage
 from seb_appliance.errors import RecordKeyNotFoundError
 from seb_appliance.ui.page_context import Routes, Visit, link
-from seb_appliance.ui.pages.records import number_of
+from seb_appliance.ui.pages.topics.records import number_of
 from seb_appliance.ui.records.rows import Look, RecordRow, key64, key_of, parts, places, row
 from seb_appliance.ui.units import Line, neighbours, short
 

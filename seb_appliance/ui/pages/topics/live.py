@@ -18,7 +18,7 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From
 from seb_appliance.errors import FollowerTooSlowError, OffsetExpiredError, SebError
 from seb_appliance.ui.page_context import Routes, Visit, link
-from seb_appliance.ui.pages.records import FILTER, filter_of
+from seb_appliance.ui.pages.topics.records import FILTER, filter_of
 from seb_appliance.ui.records.rows import Look
 from seb_appliance.ui.records.searching import Search
 

@@ -18,7 +18,7 @@ from seb_appliance.errors import RefusedError, TopicNotFoundError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ui.history import TopicRate
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
-from seb_appliance.ui.pages.topic import (
+from seb_appliance.ui.pages.topics.topic import (
     FIELDS,
     FORM,
     changes_of,

@@ -1,0 +1,58 @@
+"""Find a page by a few letters: topics, groups, API keys, users, and the pages themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from litestar.types import ASGIApp
+
+from seb_appliance.ui.page_context import Routes, Visit
+
+routes = Routes()
+_OF_EACH_KIND: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    kind: str
+    name: str
+    path: str
+
+
+@routes.get("/find", {"q"})
+async def show(visit: Visit) -> ASGIApp:
+    words = visit.form.text("q").lower()
+    return visit.page("find", parts=["found"], words=words, found=await _found(visit, words))
+
+
+async def _found(visit: Visit, words: str) -> list[Place]:
+    """The first places of each kind whose name contains the words."""
+    broker = visit.broker
+    groups, _ = await broker.groups.page(
+        "", _OF_EACH_KIND, lambda group, _topic: words in group.lower()
+    )
+    keys = [(key.name, key.api_key_id) for key in broker.access.all()]
+    kinds: tuple[tuple[str, str, Iterable[tuple[str, str]]], ...] = (
+        ("page", "", _pages(visit)),
+        ("topic", "/ui/topics/", ((name, name) for name in broker.topics.names())),
+        ("group", "/ui/groups/", ((view.group, view.group) for view in groups)),
+        ("API key", "/ui/api-keys/", keys),
+        ("user", "/ui/users/", ((user.name, user.name) for user in broker.accounts.all())),
+    )
+    return [
+        Place(kind, name, before + rest)
+        for kind, before, names in kinds
+        for name, rest in islice(_matching(names, words), _OF_EACH_KIND)
+    ]
+
+
+def _matching(names: Iterable[tuple[str, str]], words: str) -> Iterator[tuple[str, str]]:
+    return ((name, rest) for name, rest in names if words in name.lower())
+
+
+def _pages(visit: Visit) -> list[tuple[str, str]]:
+    made = [("Create a topic", "/ui/topics#create"), ("Create an API key", "/ui/api-keys/new")]
+    return [*visit.desk.navigation, *(made if visit.is_admin else [])]

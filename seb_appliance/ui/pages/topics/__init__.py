@@ -1,0 +1,1 @@
+"""The pages of topics and of their records."""
