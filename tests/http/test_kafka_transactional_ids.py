@@ -257,3 +257,32 @@ async def test_a_stop_does_not_wait_for_ever_for_the_bucket(tmp_path, bucket):
             await running[1].stop()
         assert await client.is_closed()
         goes_on.set()
+
+
+async def test_a_transaction_that_is_late_while_another_producer_cannot_begin_is_aborted(
+    tmp_path, bucket
+):
+    store, there, goes_on = FaultyStore(bucket), asyncio.Event(), asyncio.Event()
+
+    async def waits():
+        there.set()
+        await goes_on.wait()
+
+    given = {"store": store, "ack_timeout": "300ms"}
+    async with serving(tmp_path, **given) as running, connected(running) as client:
+        await running[0].client.put("/v1/topics/t", json={})
+        producer = await begun(client, "late", transaction_timeout_ms=100)
+        await producer.add("t")
+        await producer.send("t", 0, b"a")
+        store.on("create", "", before(waits))
+        async with connected(running) as other:
+            other.send("InitProducerId", transactional_id="late", transaction_timeout_ms=1_000)
+            await there.wait()
+            busy = await producer.end(commits=True)
+            assert busy == ErrorCode.CONCURRENT_TRANSACTIONS
+            answer = await other.answer()
+            assert answer["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        goes_on.set()
+        assert running[1].transactions.open == 0
+        assert await producer.end(commits=True) == ErrorCode.PRODUCER_FENCED
+        assert running[0].appliance.broker.pending.held_by("") == 0
