@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import nlargest
 
 import msgspec
 
@@ -77,6 +78,10 @@ class LagHistory:
             )
         ]
 
+    def largest(self, most: int) -> list[tuple[int, Pair]]:
+        """The pairs that are furthest behind now, and their lags in records."""
+        return nlargest(most, ((lags[-1], pair) for pair, lags in self._lags.items() if lags[-1]))
+
 
 @dataclass(frozen=True, slots=True)
 class TopicRate:
@@ -103,3 +108,8 @@ class TopicRates:
             return None
         records, size_bytes = self._came_in.get(topic_id, (0, 0))
         return TopicRate(records / self._seconds, size_bytes / self._seconds)
+
+    def busiest(self, most: int) -> list[int]:
+        """The ids of the topics that got the most records."""
+        found = ((records, topic_id) for topic_id, (records, _) in self._came_in.items() if records)
+        return [topic_id for _, topic_id in nlargest(most, found)]

@@ -94,6 +94,9 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
         f"{RECORD}?start=earliest&show=text",
         f"{RECORD}?start=earliest&show=hex",
         f"{RECORD}?start=earliest&text=xss",
+        f"{RECORD}?start=end&text=xss&columns=xss,{quote('$')}",
+        f"{RECORD}?start=end&where={quote(script('field'))}&columns={quote(script('field'))}",
+        f"{RECORD}?start=end&until={quote(script('field'))}",
         f"{RECORD}?start=key&at={quote(KEY)}",
         f"{RECORD}?start=time&at={quote(script('field'))}",
         f"{RECORD}?start=earliest&text={quote(script('field'))}",
@@ -102,11 +105,15 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
         f"{RECORD}/0", f"{RECORD}/1", f"{RECORD}/2?show=text", f"{RECORD}/{quote('<xss>')}",
     ),
     "/ui/topics/{topic:str}/download": ("/ui/topics/t/download",),
-    "/ui/topics/{topic:str}/live": ("/ui/topics/t/live",),
+    "/ui/topics/{topic:str}/live": (
+        "/ui/topics/t/live",
+        f"/ui/topics/t/live?text={quote(script('field'))}",
+        f"/ui/topics/t/live?where={quote(script('field'))}",
+    ),
     "/ui/topics/{topic:str}/live/rows": (),  # does not end: see below
     "/ui/topics/{topic:str}/keys": ("/ui/topics/t/keys", f"/ui/topics/t/keys?prefix={quote(KEY)}"),
     "/ui/topics/{topic:str}/key": (f"/ui/topics/t/key?key={b64(KEY.encode())}",),
-    "/ui/topics/{topic:str}/produce": ("/ui/topics/t/produce",),
+    "/ui/topics/{topic:str}/produce": ("/ui/topics/t/produce", "/ui/topics/t/produce?like=0"),
     "/ui/topics/{topic:str}/send": (
         "/ui/topics/t/send?offset=0&offset=1&to=other",
         f"/ui/topics/t/send?offset=0&to={quote(script('field'))}",
@@ -143,6 +150,7 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui/users": ("/ui/users",),
     "/ui/users/{name:str}": ("/ui/users/olga", f"/ui/users/{quote('<xss>')}"),
     "/ui/settings": ("/ui/settings",),
+    "/ui/find": ("/ui/find", "/ui/find?q=xss", f"/ui/find?q={quote(script('field'))}"),
     "/ui/audit": ("/ui/audit", f"/ui/audit?who={quote(script('field'))}", "/ui/audit?from=%3Cxss"),
 }  # fmt: skip
 

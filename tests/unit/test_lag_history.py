@@ -31,3 +31,11 @@ def test_only_the_newest_samples_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
     for at_us in (1, 2, 3):
         history.add(at_us, {("a", 1): at_us})
     assert history.of("a", 1) == [(2, 2.0), (3, 3.0)]
+
+
+def test_the_furthest_behind_come_first_and_who_is_not_behind_not_at_all() -> None:
+    history = LagHistory()
+    history.add(1, {("a", 1): 900, ("b", 1): 5, ("c", 1): 7})
+    history.add(2, {("a", 1): 0, ("b", 1): 6, ("c", 1): 7})
+    assert history.largest(9) == [(7, ("c", 1)), (6, ("b", 1))]
+    assert history.largest(1) == [(7, ("c", 1))]

@@ -11,12 +11,13 @@ from seb_appliance import limits
 from seb_appliance.broker.status import StandbyStatus, Telemetry
 from seb_appliance.broker.topics.catalog import Totals
 from seb_appliance.errors import BadRequestError
-from seb_appliance.ui.history import Sample
+from seb_appliance.ui.history import Sample, TopicRate
 from seb_appliance.ui.options import Figure
 from seb_appliance.ui.page_context import Routes, Visit
 from seb_appliance.ui.units import Chart, Point, chart, count, rate, share, size, size_rate, span
 
 routes = Routes()
+_LISTED: Final = 5
 SPANS_S: Final = {"15m": 900, "1h": 3_600, "6h": 6 * 3_600, "24h": 24 * 3_600}
 
 
@@ -43,11 +44,30 @@ async def show(visit: Visit) -> ASGIApp:
             *visit.options.cost(),
         ],
         charts=_charts(samples, from_us, now_us),
+        busiest=_busiest(visit),
+        lagging=_lagging(visit),
         spans=list(SPANS_S),
         chosen=chosen,
         totals=totals,
         every_s=limits.SAMPLE_EVERY_S,
     )
+
+
+def _busiest(visit: Visit) -> list[tuple[str, TopicRate | None]]:
+    """Topics and their rates, in the last sample."""
+    rates, name_of = visit.options.rates, visit.broker.topics.name_of
+    ids = rates.busiest(_LISTED)
+    return [(name, rates.of(topic_id)) for topic_id in ids if (name := name_of(topic_id))]
+
+
+def _lagging(visit: Visit) -> list[tuple[str, str, int]]:
+    """Groups, topics and lags in records, in the last sample."""
+    name_of = visit.broker.topics.name_of
+    return [
+        (group, name, lag)
+        for lag, (group, topic_id) in visit.options.lags.largest(_LISTED)
+        if (name := name_of(topic_id))
+    ]
 
 
 def _figures(telemetry: Telemetry, totals: Totals, latest: Sample | None) -> list[Figure]:

@@ -51,13 +51,14 @@ async def _list(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     match, after = visit.form.text("match"), visit.form.text("after")
     names = visit.broker.topics.names()
     filter_problem = None
-    found: list[str] = []
+    matching: Sequence[str] = []
     try:
-        found = await _matching(names[bisect_right(names, after) :], match, _PER_PAGE + 1)
+        matching = await _matching(names, match) if match else names
     except RefusedError as error:
         filter_problem = FormProblem(error.detail, {})
-    more = len(found) > _PER_PAGE
-    found = found[:_PER_PAGE]
+    first = bisect_right(matching, after)
+    found = matching[first : first + _PER_PAGE]
+    before = first - _PER_PAGE
     return visit.page(
         "topics",
         parts=["topic-rows"],
@@ -71,8 +72,12 @@ async def _list(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
         values=problem.values if problem else {},
         here=link(_PATH, match=match, after=after),
         every_s=limits.SAMPLE_EVERY_S,
-        first=link(_PATH, match=match) if after else "",
-        more=link(_PATH, match=match, after=found[-1]) if more else "",
+        first=first + 1,
+        matching=len(matching),
+        back=link(_PATH, match=match, after=matching[before - 1] if before > 0 else "")
+        if first
+        else "",
+        on=link(_PATH, match=match, after=found[-1]) if first + len(found) < len(matching) else "",
     )
 
 
@@ -85,11 +90,11 @@ async def create(visit: Visit) -> ASGIApp:
     return visit.see_other(f"/ui/topics/{name}", f"The topic {name} {said}.")
 
 
-async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
-    """The first `most` names that a pattern matches; text without * is looked for anywhere in them,
-    in small or capital letters. Raises BadNameError."""
+async def _matching(names: Sequence[str], match: str) -> list[str]:
+    """The names that a pattern matches; text without * is looked for anywhere in them, in small or
+    capital letters. Raises BadNameError."""
     if "*" not in match:
-        return [name for name in names if match.lower() in name.lower()][:most]
+        return [name for name in names if match.lower() in name.lower()]
     pattern = Patterns([check_pattern(match)])
     words = [word for word in match.split(".") if "*" not in word]
     found: list[str] = []
@@ -99,10 +104,8 @@ async def _matching(names: Sequence[str], match: str, most: int) -> list[str]:
             for name in names[begin : begin + _AT_ONCE]
             if all(word in name for word in words) and pattern.cover(name)
         ]
-        if len(found) >= most:
-            break
         await asyncio.sleep(0)
-    return found[:most]
+    return found
 
 
 async def _lines(visit: Visit, names: Sequence[str]) -> list[Line]:
