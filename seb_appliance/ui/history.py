@@ -1,7 +1,7 @@
-"""Samples for the charts of the admin page, in memory; a restart empties them.
+"""Samples for the charts of the admin page.
 
-`History` samples the appliance every 15 s and keeps a day. `LagHistory` keeps the lag of groups for
-an hour. `TopicRates` keeps only the newest rates of topics.
+`History` samples the appliance every 15 s and keeps a day, also over a restart. `LagHistory` keeps
+the lag of groups for an hour and `TopicRates` the newest rates of topics, both in memory.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from seb_appliance import limits
 
 
-class Sample(msgspec.Struct, frozen=True, gc=False):
+class Sample(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """Counts are those of the `seconds` before `at_us`, not totals. `size_bytes`: the size of all
     topics at `at_us`. Latencies are None if nothing was stored. A sample takes about 400 bytes, a
     day 2.3 MB."""

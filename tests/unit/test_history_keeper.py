@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -17,15 +18,15 @@ NOTHING = Reading(0, 0, 0, 0, 0, 0, 0, tuple(Latencies().counts), 0)
 
 
 class House:
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         self.clock = FakeClock()
         self.reading = NOTHING
-        self.keeper = HistoryKeeper(lambda: self.reading, self.clock)
+        self.keeper = HistoryKeeper(lambda: self.reading, self.clock, path)
 
 
 @pytest.fixture
-async def house() -> AsyncIterator[House]:
-    made = House()
+async def house(tmp_path: Path) -> AsyncIterator[House]:
+    made = House(tmp_path / "local.sqlite")
     made.keeper.start(Supervisor(made.clock))
     await settle()
     yield made
@@ -63,3 +64,23 @@ async def test_a_day_is_kept_and_no_more(house: House, monkeypatch: pytest.Monke
     assert len(samples) == 5
     assert house.keeper.history.since(samples[2].at_us) == samples[3:]
     assert limits.SAMPLES_KEPT * limits.SAMPLE_EVERY_S == 24 * 3600
+
+
+async def test_a_day_survives_a_restart_and_an_idle_appliance_writes_nothing(
+    house: House, tmp_path: Path
+) -> None:
+    path = tmp_path / "local.sqlite"
+    for _ in range(int(limits.SAMPLES_SAVED_EVERY_S) // limits.SAMPLE_EVERY_S + 1):
+        await house.clock.advance(limits.SAMPLE_EVERY_S)
+    assert not path.exists()
+    house.reading = replace(NOTHING, entries=3, records_in=30)
+    await house.clock.advance(limits.SAMPLE_EVERY_S)
+    before = house.keeper.history.since(0)
+    await house.keeper.close()
+    again = House(path)
+    await again.keeper.load()
+    assert again.keeper.history.since(0) == before
+    path.write_bytes(b"damaged")
+    fresh = House(path)
+    await fresh.keeper.load()
+    assert fresh.keeper.history.since(0) == []

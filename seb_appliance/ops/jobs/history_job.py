@@ -1,15 +1,30 @@
-"""Takes a sample of the appliance each 15 s, for the charts of the admin page."""
+"""Takes a sample of the appliance each 15 s, for the charts of the admin page, and saves those of a
+day on this machine. If nothing is stored and nothing read, nothing is saved."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.counters import percentile_s
 from seb_appliance.clock import Clock
+from seb_appliance.errors import SebError
+from seb_appliance.state.local import LocalFile
 from seb_appliance.tasks import Job
 from seb_appliance.ui.history import History, LagHistory, Pair, Sample, TopicRates
+
+_DOCUMENT: Final = "samples"
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(list[Sample])
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +50,39 @@ class HistoryKeeper(Job):
 
     name = "history"
 
-    def __init__(self, read: Callable[[], Reading], clock: Clock) -> None:
+    def __init__(self, read: Callable[[], Reading], clock: Clock, path: Path) -> None:
+        """Call `load` next. `path`: of local.sqlite."""
         self.history = History()
         self.lags = LagHistory()
         self.rates = TopicRates()
         self._read = read
         self._clock = clock
+        self._file = LocalFile(path)
+        self._saved_s = clock.monotonic_s()
+        self._has_news = False
+
+    async def load(self) -> None:
+        """Continue with the saved samples; those of another release are dropped. Raises
+        ConfigurationError if the machine does not let us use the file."""
+        if body := await self._file.load_document(_DOCUMENT):
+            with contextlib.suppress(msgspec.DecodeError):
+                for sample in _decoder.decode(body):
+                    self.history.add(sample)
+
+    async def close(self) -> None:
+        await super().close()
+        await self._save()
+
+    async def _save(self) -> None:
+        self._saved_s = self._clock.monotonic_s()
+        if not self._has_news:
+            return
+        try:
+            body = await asyncio.to_thread(_encoder.encode, self.history.since(0))
+            await self._file.save_document(_DOCUMENT, body)
+            self._has_news = False
+        except SebError as error:  # the next time may be better
+            _log.warning("the samples of the charts cannot be saved: %s", error)
 
     async def _run(self) -> None:
         before, before_s = self._read(), self._clock.monotonic_s()
@@ -48,10 +90,14 @@ class HistoryKeeper(Job):
             await self._clock.sleep(limits.SAMPLE_EVERY_S)
             now, now_s = self._read(), self._clock.monotonic_s()
             now_us = self._clock.wall_us()
-            self.history.add(_sample(before, now, now_us, now_s - before_s))
+            sample = _sample(before, now, now_us, now_s - before_s)
+            self.history.add(sample)
+            self._has_news |= bool(sample.entries or sample.records_out)
             self.lags.add(now_us, now.lags)
             self.rates.add(now_s - before_s, now.came_in)
             before, before_s = now, now_s
+            if now_s - self._saved_s >= limits.SAMPLES_SAVED_EVERY_S:
+                await self._save()
 
 
 def _sample(before: Reading, now: Reading, at_us: int, seconds: float) -> Sample:

@@ -142,7 +142,7 @@ class Appliance:
         self.loop_probe = LoopProbe(self.clock)
         self.passwords = Passwords()
         self.parser = Parser(environment_without_settings())
-        self.history = HistoryKeeper(self._reading, self.clock)
+        self.history = HistoryKeeper(self._reading, self.clock, settings.data / "local.sqlite")
         self.checks = CheckKeeper(settings, self.clock)
         self.secret_box = FernetBox(settings.secrets_key_file or settings.data / "secrets.key")
 
@@ -246,6 +246,7 @@ class Appliance:
         )
         self.cost = self._cost({"tidier": rewriter, "tables": self.tables.writer}, bucket)
         await self.cost.load()
+        await self.history.load()
         self.opened_s = clock.monotonic_s()
 
     def _cost(
