@@ -27,20 +27,28 @@ OUTPUTS: Final = (OUTPUT, f"{OUTPUT}.kafka-1")  # its partitions, as topics
 INPUT: Final = workers.TOPICS[0]
 _IN_FLIGHT: Final = 5  # of a producer, as many as the log remembers
 _ABORTED: Final = 0.25  # of all transactions
+_GOES_ON: Final = 0.6  # of transactions that failed: it aborts and goes on as the same producer
 _AGAIN: Final = 0.1  # of requests in a transaction are sent twice
 _ENDS: Final = 3  # attempts of EndTxn
 _STORED: Final = {ErrorCode.NONE, ErrorCode.DUPLICATE_SEQUENCE_NUMBER}
-_NOTHING_HAPPENED: Final = {
-    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-    ErrorCode.UNKNOWN_PRODUCER_ID,
+_FENCED: Final = {
     ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     ErrorCode.PRODUCER_FENCED,
     ErrorCode.INVALID_PRODUCER_EPOCH,
 }
+_NOTHING_HAPPENED: Final = _FENCED | {
+    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+    ErrorCode.UNKNOWN_PRODUCER_ID,
+}
+_NOBODY: Final = (-1, -1)
 
 
 class _RefusedError(Exception):
     """An answer with an error code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(ErrorCode(code).name)
+        self.code = code
 
 
 def _count(crowd: Crowd, what: str, code: int) -> None:
@@ -51,7 +59,7 @@ def _check(crowd: Crowd, what: str, code: int) -> None:
     """Raises _RefusedError."""
     _count(crowd, what, code)
     if code:
-        raise _RefusedError
+        raise _RefusedError(code)
 
 
 @dataclass
@@ -109,11 +117,12 @@ def _send(caller: KafkaCaller, batch: _Batch, identity: tuple[int, int]) -> None
 async def _answered(caller: KafkaCaller, batches: deque[_Batch]) -> None:
     """The oldest batch is stored. Otherwise all answers are taken, and the batches that are not
     stored are left. Raises LostError, _RefusedError."""
+    code = 0
     for batch in list(batches):
         told = await caller.answer("Produce")
         part = told["responses"][0]["partition_responses"][0]
-        call = batch.calls[-1]
-        batch.is_stored = _note(caller.crowd, call, part["error_code"])
+        call, code = batch.calls[-1], part["error_code"]
+        batch.is_stored = _note(caller.crowd, call, code)
         call.parts[0].offset = part["base_offset"]
         if batch.is_stored and batch is batches[0]:
             batches.popleft()
@@ -121,7 +130,7 @@ async def _answered(caller: KafkaCaller, batches: deque[_Batch]) -> None:
             return
     for batch in [batch for batch in batches if batch.is_stored]:
         batches.remove(batch)
-    raise _RefusedError
+    raise _RefusedError(code)
 
 
 def _note(crowd: Crowd, call: Write, code: int) -> bool:
@@ -178,8 +187,10 @@ async def transform(crowd: Crowd, number: int) -> None:
             await transformer.begin()
             while not crowd.stopping.is_set():
                 await transformer.transform_some()
-        except (LostError, _RefusedError):
-            await transformer.caller.fail()
+        except LostError:
+            await transformer.fail()
+        except _RefusedError as error:
+            await transformer.fail(error.code)
     transformer.caller.close()
 
 
@@ -191,21 +202,39 @@ class _Transformer:
         self.caller = KafkaCaller(crowd, name, number)
         self._dice, self._chain = workers.dice_of(crowd, name), workers.Chain(name)
         self._name = name
-        self._identity = (-1, -1)
+        self._identity = _NOBODY
+        self._may_go_on = False
         self._sequences: list[int] = []
         self._offset = 0
 
     async def begin(self) -> None:
-        """As a new producer, from the committed offset on. Raises LostError, _RefusedError."""
+        """Abort what is open and go on, or begin again, as the same producer or as a new one; from
+        the committed offset on. Raises LostError, _RefusedError."""
         await self.caller.connect()
-        self._identity = await _new_producer(self.caller, transactional_id=self._name)
-        self._sequences = [0] * len(OUTPUTS)
+        if self._may_go_on and self._dice.random() < _GOES_ON:
+            self._check("EndTxn", await self._end(commits=False))
+        else:
+            producer_id, epoch = self._dice.choice((self._identity, _NOBODY))
+            self._identity = await _new_producer(
+                self.caller,
+                transactional_id=self._name,
+                producer_id=producer_id,
+                producer_epoch=epoch,
+            )
+            self._sequences = [0] * len(OUTPUTS)
+        self._may_go_on = True
         topics = [{"name": INPUT, "partition_indexes": [0]}]
         asked = [{"group_id": self._name, "topics": topics}]
         told = await self.caller.call("OffsetFetch", groups=asked, require_stable=True)
         part = told["groups"][0]["topics"][0]["partitions"][0]
         self._check("OffsetFetch", told["groups"][0]["error_code"] or part["error_code"])
         self._offset = max(0, part["committed_offset"])
+
+    async def fail(self, code: int = 0) -> None:
+        """After an answer with a code, or without one."""
+        if code in _FENCED:
+            self._identity, self._may_go_on = _NOBODY, False
+        await self.caller.fail()
 
     async def transform_some(self) -> None:
         """One transaction, if there is something to read. Raises LostError, _RefusedError."""
@@ -245,7 +274,9 @@ class _Transformer:
             sent = made(*records, producer=stamp, in_txn=1)
             for _ in range(2 if self._dice.random() < _AGAIN else 1):
                 body = to(OUTPUT, sent, i, transactional_id=self._name)
+                self._may_go_on = False  # without an answer, the next sequence is not known
                 told = await self.caller.call("Produce", **body)
+                self._may_go_on = True
                 answer = told["responses"][0]["partition_responses"][0]
                 self._check("Produce in a transaction", answer["error_code"])
             self._sequences[i] += len(part.records)
@@ -272,7 +303,7 @@ class _Transformer:
             if not code:
                 call.outcome = "ok"
                 self.caller.crowd.latencies_s.append(call.answered_s - commit.sent_s)
-            elif code in _NOTHING_HAPPENED:
+            elif code in _FENCED:  # an unknown producer may have been stored before a restart
                 call.outcome = "refused"
             self._check("EndTxn", code)
         finally:

@@ -13,6 +13,7 @@ from seb_appliance.broker.append.retry_results import Producers, RememberedReque
 from seb_appliance.broker.lake.tables import LakeTables
 from seb_appliance.broker.ports import (
     ApiKeyRow,
+    DocumentRow,
     EntryRef,
     EntryRow,
     GarbageRow,
@@ -30,6 +31,8 @@ from seb_appliance.formats.operations import (
     ApiKeyCreated,
     ApiKeyRevoked,
     Append,
+    DocumentRemoved,
+    DocumentSet,
     GroupDeleted,
     GroupReset,
     LeaseReleased,
@@ -68,6 +71,7 @@ class Fold:
         self.next_topic_id = 1
         self.topics: dict[int, TopicRow] = {}
         self.api_keys: dict[str, ApiKeyRow] = {}
+        self.documents: dict[tuple[str, str], DocumentRow] = {}
         self.writers: list[WriterRow] = []
         self.tidied_seq = 0
         self.objects: dict[str, ObjectRow] = {}
@@ -147,6 +151,11 @@ class Fold:
                 self.api_keys[operation.api_key_id] = _api_key(operation)
             case ApiKeyRevoked(api_key_id=api_key_id):
                 del self.api_keys[api_key_id]
+            case DocumentSet(kind=kind, name=name):
+                row = DocumentRow(kind, name, operation.document, operation.set_us)
+                self.documents[kind, name] = row
+            case DocumentRemoved(kind=kind, name=name):
+                del self.documents[kind, name]
             case _ if isinstance(operation, TableEvent):
                 self.tables.apply(operation, header.created_us)
             case _ if isinstance(operation, QueueEvent):
@@ -221,6 +230,7 @@ class Fold:
             next_topic_id=self.next_topic_id,
             topics=[self.topics[topic_id] for topic_id in sorted(self.topics)],
             api_keys=[self.api_keys[name] for name in sorted(self.api_keys)],
+            documents=[row for _, row in sorted(self.documents.items())],
             writers=self.writers,
             entries=list(self._living(entries)),
             tidied_seq=self.tidied_seq,

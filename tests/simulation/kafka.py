@@ -12,14 +12,15 @@ from typing import Final, TypeVar
 from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
-from seb_appliance.broker.values import From, NewRecords, ReadRequest
+from seb_appliance.broker.values import ApiKeyView, From, NewRecords, ReadRequest
 from seb_appliance.errors import GroupNotFoundError, SebError
 from seb_appliance.protocols.kafka.apis.producing import stamp_of
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 from seb_appliance.protocols.kafka.records.incoming import ProducerOf
 from seb_appliance.protocols.kafka.server import Server
-from seb_appliance.protocols.kafka.transactions import Identity, Transactions
-from tests.simulation.clients import ADMIN, COPIED, is_refusal, rows_of
+from seb_appliance.protocols.kafka.transactional_ids import Identity
+from seb_appliance.protocols.kafka.transactions import Transactions
+from tests.simulation.clients import COPIED, is_refusal, rows_of
 from tests.simulation.history import Call
 from tests.simulation.log import Log
 from tests.simulation.process import NotServingError
@@ -31,7 +32,14 @@ GROUP: Final = "copier"
 INPUT: Final = "orders"
 OUTPUTS: Final = (COPIED, "feed")
 _TIMEOUTS_MS: Final = (60_000, 60_000, 1_000)
-_ATTEMPTS: Final = 5  # of a request that is sent again while nobody answers
+_ATTEMPTS: Final = 8  # of a request
+_SENT: Final = 4  # times, of one that is sent again while nobody answers
+_NOBODY: Final[Identity] = (-1, -1)
+_FENCED: Final = (
+    ErrorCode.PRODUCER_FENCED,
+    ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+)
 _WAIT: Final = (ErrorCode.CONCURRENT_TRANSACTIONS,)  # the same request will be answered later
 
 
@@ -51,7 +59,8 @@ class Copier:
         self._draws = Random(world.draws.getrandbits(64))
         self._servers: dict[Broker, Server] = {}
         self._machine = world.machines[0]
-        self._identity: Identity = (-1, -1)
+        self._identity = _NOBODY
+        self._may_go_on = False  # with the identity that it has, once it has aborted
         self._sequences: dict[str, int] = {}
         self._transactions = 0
 
@@ -59,19 +68,29 @@ class Copier:
         while not self._world.over:
             try:
                 await self._begin()
+                self._may_go_on = True
                 offset = await self._ask(_committed)
                 while not self._world.over:
                     offset = await self._copy_some(offset)
-                    await self._pause(2.0)
-            except _AnewError:
+                    await self._pause(1.0)
+            except _AnewError as error:
+                # A request that has no answer may be done later, in the next transaction.
+                self._may_go_on &= error.told is not None
+                if isinstance(error.told, KafkaError) and error.told.code in _FENCED:
+                    self._identity, self._may_go_on = _NOBODY, False
                 self._machine = self._draws.choice(self._world.machines)
                 await self._pause(0.5)
 
     async def _begin(self) -> None:
+        """Abort what is open and go on; or begin again, as the same producer or as a new one.
+        Raises _AnewError."""
+        if self._may_go_on and self._draws.random() < 0.6:
+            await self._ask(lambda broker: self._end(broker, commits=False))
+            return
         timeout_ms = self._draws.choice(_TIMEOUTS_MS)
-        nobody = (-1, -1)
+        given = self._draws.choice([self._identity, _NOBODY])
         self._identity = await self._ask(
-            lambda broker: self._of(broker).begin(ADMIN, GROUP, timeout_ms, nobody)
+            lambda broker: self._of(broker).begin(_key(broker), GROUP, timeout_ms, given)
         )
         self._sequences = dict.fromkeys(OUTPUTS, 0)
 
@@ -91,15 +110,19 @@ class Copier:
         self._world.history.calls += calls
         await self._ask(
             lambda broker: self._of(broker).add_partitions(
-                ADMIN, GROUP, self._identity, set(OUTPUTS)
+                _key(broker), GROUP, self._identity, set(OUTPUTS)
             )
         )
         for call in calls:
             await self._hold(call, rows)
         end = rows[-1] + 1
+        await self._pause(0.5)
         await self._ask(
             lambda broker: self._of(broker).commit_offsets(
-                ADMIN, GROUP, self._identity, Commit(GROUP, {INPUT: end}, allow_backward=True)
+                _key(broker),
+                GROUP,
+                self._identity,
+                Commit(GROUP, {INPUT: end}, allow_backward=True),
             )
         )
         if self._draws.random() < 0.25:
@@ -124,19 +147,22 @@ class Copier:
             hold = partial(self._held, call.topic, values, stamp)
 
             for _ in range(self._draws.choice([1, 1, 1, 2])):
-                await self._ask(hold, _ATTEMPTS)
+                await self._ask(hold, _SENT)
             self._sequences[call.topic] += count
 
     def _held(self, topic: str, values: list[bytes], stamp: ProducerStamp, broker: Broker) -> None:
         records = NewRecords(list(values))
-        self._of(broker).hold(ADMIN, GROUP, self._identity, topic, records, stamp)
+        self._of(broker).hold(_key(broker), GROUP, self._identity, topic, records, stamp)
 
     async def _commit(self, calls: list[Call]) -> None:
         try:
-            await self._ask(lambda broker: self._end(broker, commits=True), _ATTEMPTS)
+            await self._ask(lambda broker: self._end(broker, commits=True), _SENT)
         except _AnewError as error:
             told = error.told
-            refused = isinstance(told, KafkaError) or (told is not None and is_refusal(told))
+            if isinstance(told, KafkaError):
+                refused = told.code is not ErrorCode.UNKNOWN_PRODUCER_ID  # which says nothing of it
+            else:
+                refused = told is not None and is_refusal(told)
             for call in calls:
                 call.outcome = "refused" if refused else "unknown"
             raise
@@ -146,7 +172,7 @@ class Copier:
         self._world.note("copier", "committed", self._transactions)
 
     async def _end(self, broker: Broker, *, commits: bool) -> None:
-        await self._of(broker).end(ADMIN, GROUP, self._identity, commits=commits)
+        await self._of(broker).end(_key(broker), GROUP, self._identity, commits=commits)
 
     # --- requests ---
 
@@ -171,24 +197,40 @@ class Copier:
             found = work(broker)
             return await found if isinstance(found, Awaitable) else found
 
-        for attempt in range(attempts):
+        sent = 0
+        for _ in range(_ATTEMPTS):
             process = self._machine.process
             if process is None or not process.writes:
-                raise _AnewError(NotServingError() if not attempt else None)
+                await self._look_elsewhere()
+                continue
             try:
                 told, _ = await self._world.ask(done, self._machine)
+            except NotServingError:  # nothing was sent
+                await self._look_elsewhere()
             except NoAnswerError:
+                sent += 1
+                if sent == attempts:
+                    raise _AnewError from None
                 await self._pause(0.3)
-            except (KafkaError, SebError, NotServingError) as error:
+            except (KafkaError, SebError) as error:
                 if not isinstance(error, KafkaError) or error.code not in _WAIT:
-                    raise _AnewError(None if attempt else error) from None
+                    raise _AnewError(None if sent else error) from None
                 await self._pause(0.3)
             else:
                 return told
-        raise _AnewError
+        raise _AnewError(None if sent else NotServingError())
+
+    async def _look_elsewhere(self) -> None:
+        self._machine = self._draws.choice(self._world.machines)
+        await self._pause(1.0)
 
     async def _pause(self, seconds: float) -> None:
         await asyncio.sleep(seconds * self._draws.random())
+
+
+def _key(broker: Broker) -> ApiKeyView:
+    """One that every appliance knows."""
+    return broker.access.let_in_anybody()
 
 
 def _committed(broker: Broker) -> int:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
 from seb_appliance.broker.append.deduplication import Deduplication, ProducerStamp
 from seb_appliance.broker.append.transactions import Transaction
 from seb_appliance.broker.values import ApiKeyView, NewRecords
-from seb_appliance.protocols.kafka.transactions import Identity, Transactions
+from seb_appliance.protocols.kafka.transactional_ids import (
+    Holder,
+    Identity,
+    Place,
+    TransactionalIds,
+)
+from seb_appliance.protocols.kafka.transactions import Transactions
 
 
 def counted_repeats_not_known() -> contextlib.AbstractContextManager[Any]:
@@ -65,10 +71,22 @@ def commits_told_before_they_are_stored() -> contextlib.AbstractContextManager[A
     return mock.patch.object(Transactions, "_store", stored)
 
 
+def lost_transactions_not_noticed() -> contextlib.AbstractContextManager[Any]:
+    """After a restart a producer goes on with a transaction of which a part is missing."""
+    load = TransactionalIds.load
+
+    def loaded(self: TransactionalIds) -> Iterator[tuple[Place, Holder, bool]]:
+        for place, holder, _ in load(self):
+            yield place, holder, False
+
+    return mock.patch.object(TransactionalIds, "load", loaded)
+
+
 OF_KAFKA: list[Callable[[], contextlib.AbstractContextManager[Any]]] = [
     counted_repeats_not_known,
     aborted_transactions_stored,
     offsets_left_out_of_transactions,
     held_repeats_not_known,
     commits_told_before_they_are_stored,
+    lost_transactions_not_noticed,
 ]

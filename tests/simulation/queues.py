@@ -182,7 +182,9 @@ class Workers:
             if result == "ok"
         }
         evidence: Any = SimpleNamespace(
-            history=SimpleNamespace(queue_calls=self.calls, logs=logs, dead_letters=rejected),
+            history=SimpleNamespace(
+                queue_calls=self.calls, logs=logs, dead_letters=rejected, transforms={}
+            ),
             claimed_s={-1: NEVER},
             rows={name: dict(rows) for name, rows in logs.items()},
             whole=lambda name: name in whole,
