@@ -34,6 +34,13 @@ fi
 
 sh .ci/install-debian "the tests of the Java client are skipped" maven openjdk-17-jdk-headless
 command -v mvn >/dev/null && command -v javac >/dev/null || exit 0
+if ! cmp -s $pins/kafka-mirror.xml "$made/mirror.installed"; then
+    rm -rf "$made/mirror"
+    mvn -q -B -f $pins/kafka-mirror.xml \
+        org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+        -DincludeScope=runtime -DoutputDirectory="$made/mirror"
+    cp $pins/kafka-mirror.xml "$made/mirror.installed"
+fi
 if ! cat $pins/kafka-clients.xml $pins/drivers/Driver.java | cmp -s - "$made/java.installed"; then
     rm -rf "$made/java"
     mvn -q -B -f $pins/kafka-clients.xml \
