@@ -5,8 +5,16 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Final, TypeAlias, TypeVar
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+)
+from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.clock import Clock
@@ -188,9 +196,25 @@ class Child:
 # Long work on the event loop, in slices: everybody else has a turn every few milliseconds.
 
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 SLICE_S: Final = 0.002
+
+
+class Steps(Generic[S, T]):
+    """What a generator yields, to iterate over once; `result`: what it has returned in the end."""
+
+    result: T
+
+    def __init__(self, steps: Generator[S, None, T]) -> None:
+        self._steps = self._run(steps)
+
+    def _run(self, steps: Generator[S, None, T]) -> Iterator[S]:
+        self.result = yield from steps
+
+    def __iter__(self) -> Iterator[S]:
+        return self._steps
 
 
 async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 import pytest_asyncio
 
-from tests.support.kafka_client import connected, of, serving, values
+from tests.support.kafka_client import connected, of, serving, to, values
 from tests.unit.protocols.kafka.record_sets import Sent, made
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -110,3 +111,71 @@ async def test_produce_that_is_repeated_with_other_records_is_answered_alike(
         assert part == parts[0] | {"base_offset": offset}
     assert [len(value) for value in read] == sizes
     assert (damaged["error_code"], null["error_code"], none["error_code"]) == (43, 3, 87)
+
+
+# --- many partitions ---
+
+
+def many(topic, count, **given):
+    """A Fetch of the one partition, named so many times."""
+    body = of((topic, 0, 0), **given)
+    body["topics"][0]["partitions"] *= count
+    return body
+
+
+@pytest.mark.parametrize("count", [65, 400, 2_000])
+async def test_a_fetch_of_many_partitions_waits_and_is_repeated(running, topic, count):
+    broker = running[1].broker
+    async with connected(running) as client:
+        for _ in range(4):
+            answer = await client.call("Fetch", 12, **many(topic, count, max_wait_ms=20))
+            parts = answer["responses"][0]["partitions"]
+            assert [(part["error_code"], part["high_watermark"]) for part in parts] == [
+                (0, 0)
+            ] * count
+        await client.produce(topic, made(Sent(b"v")))
+        answer = await client.call("Fetch", 12, **many(topic, count, max_wait_ms=20_000))
+        parts = answer["responses"][0]["partitions"]
+        assert values(parts[0]) == [b"v"]
+        assert len(parts) == count
+    await until(lambda: broker.waiting_readers == broker.reading.used == 0)
+
+
+async def test_produce_for_many_partitions_is_answered_for_each_and_in_order(running, topic):
+    body = to(topic, made(Sent(b"v")))
+    parts = [{"index": index, "records": made(Sent(b"v"))} for index in (0, *range(500, 2_500), 0)]
+    async with connected(running) as client:
+        client.send(
+            "Produce", 9, **body | {"topic_data": [{"name": topic, "partition_data": parts}]}
+        )
+        client.send("Produce", 9, **body)
+        answer, after = await client.answer(), await client.answer()
+    (only,) = answer["responses"]
+    codes = [part["error_code"] for part in only["partition_responses"]]
+    offsets = [part["base_offset"] for part in only["partition_responses"]]
+    assert codes == [0, *[3] * 2_000, 0]
+    assert offsets == [0, *[-1] * 2_000, 1]
+    assert after["responses"][0]["partition_responses"][0]["base_offset"] == 2
+
+
+async def test_a_record_wakes_a_fetch_of_many_partitions(running, topic):
+    async with connected(running) as reader, connected(running) as writer:
+        reader.send("Fetch", 12, **many(topic, 2_000, max_wait_ms=20_000))
+        await until(lambda: running[1].broker.waiting_readers)
+        await writer.produce(topic, made(Sent(b"woken")))
+        parts = (await reader.answer())["responses"][0]["partitions"]
+    assert values(parts[0]) == values(parts[-1]) == [b"woken"]
+
+
+def _wait_for_so_many(broker, wanted):
+    return broker.waiting_readers >= wanted
+
+
+async def test_a_client_that_goes_while_many_partitions_wait_leaves_nothing(running, topic):
+    broker = running[1].broker
+    for wanted in (1, 500, 2_000):
+        async with connected(running) as client:
+            client.send("Fetch", 12, **many(topic, 2_000, max_wait_ms=20_000))
+            await until(partial(_wait_for_so_many, broker, wanted))
+            client.writer.transport.abort()
+        await until(lambda: broker.waiting_readers == broker.reading.used == 0)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections import deque
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Coroutine, Iterable
 from typing import Any, Final, Protocol
 
 from seb_appliance import limits
@@ -19,16 +18,17 @@ from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import NO_QUOTAS
 from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.kafka.apis.connecting import take_token
+from seb_appliance.protocols.kafka.reading import HEAD, RequestReader
 from seb_appliance.protocols.kafka.requests import HANDLERS, Request, Standing
 from seb_appliance.protocols.kafka.stalling import Stalling
-from seb_appliance.protocols.kafka.wire.codec import APIS, Message, read_request, write_response
+from seb_appliance.protocols.kafka.wire.codec import APIS, Message, write_response
 from seb_appliance.protocols.kafka.wire.framing import Framer
 from seb_appliance.protocols.kafka.wire.long_arrays import has_long, prepared
-from seb_appliance.protocols.kafka.wire.repeats import PRODUCE, Repeats
-from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame, read_uvarint
+from seb_appliance.protocols.kafka.wire.repeats import PRODUCE
+from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame
 from seb_appliance.protocols.sockets.connected import Connected, Stalled
 from seb_appliance.protocols.sockets.connection import Listener, PacketConnection
-from seb_appliance.tasks import in_slices
+from seb_appliance.tasks import Steps, in_slices
 
 _log = logging.getLogger(__name__)
 
@@ -38,9 +38,7 @@ SASL_AUTHENTICATE: Final = 36
 _BEFORE_KEY: Final = {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE}
 
 _NO_TOKEN: Final = bytes(4)  # an empty answer
-_CLIENT_ID_CHARACTERS: Final = 255  # are kept; a member id begins with it
-_HEAD: Final = struct.Struct(">hhih")  # API, version, correlation id, length of the client id
-_PREPARED_HERE_S: Final = 0.001
+_AT_ONCE_S: Final = 0.001  # of what may take long, before it is done in slices
 
 
 class Server(Listener, Protocol):
@@ -59,9 +57,9 @@ class Connection(PacketConnection[Frame]):
         self._server = server
         self._requests: deque[Request] = deque()  # that are not answered, or behind such a one
         self._holding: Request | None = None  # no request is taken before it is answered
-        self._task: asyncio.Task[None] | None = None
+        self._tasks = set[asyncio.Task[None]]()
         self._unsent: list[Reservation] = []
-        self._repeats = Repeats()
+        self._reader = RequestReader()
         self.standing: Standing | None = None
         self.has_quotas = False  # of a changed API key the connection ends
         self.wants_token = False
@@ -70,9 +68,9 @@ class Connection(PacketConnection[Frame]):
         self.received = self.sent = 0
 
     def _lost(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
         self._interrupt()
+        for task in self._tasks:
+            task.cancel()
         if self.standing is not None:
             self.standing.leave()
         for held in (*self._unsent, *(one.acquired for one in self._requests)):
@@ -157,26 +155,7 @@ class Connection(PacketConnection[Frame]):
         if self.wants_token:
             self._take_token(packet)
             return
-        request = self._read(packet)
-        self._server.counted(request.api.name)
-        if request.api.key == PRODUCE and request.body["acks"] != 0:
-            self._stalling.took(self._heard_s)
-        self._requests.append(request)
-        meter = self._meter
-        if meter is not None:
-            meter.enter()
-            meter.charge_in(len(packet))
-            self._pause_in_debt()
-        try:
-            self._handle(request)
-        except Exception:
-            self.failed(request)
-        if self._holding is None:
-            self._reserved.release()
-
-    def _read(self, frame: Frame) -> Request:
-        """Raises BadMessageError."""
-        key, version, correlation_id, length = _HEAD.unpack_from(frame)
+        key, version, correlation_id, length = HEAD.unpack_from(packet)
         api = APIS.get(key)
         if api is None:
             raise BadMessageError(f"API {key} is not known here")
@@ -185,25 +164,47 @@ class Connection(PacketConnection[Frame]):
                 raise BadMessageError(f"{api.name} came before an API key")
         elif not self.holds_key:
             raise BadMessageError("the API key has changed or expired")
-        if version not in api.versions:
-            if key != API_VERSIONS:
-                raise BadMessageError(f"{api.name} {version} is not known here")
-            request = Request(self, api, 0, correlation_id, {})
-            request.is_version_unknown = True
-            return request
-        body = self._repeats.find(key, frame)
-        request = Request(self, api, version, correlation_id, body or {})
-        request.is_repeated = body is not None
-        if body is None:
-            at = _HEAD.size + max(0, length)
-            if length >= 0:
-                self.client_id = frame[_HEAD.size : at].decode("utf-8", "replace")
-                self.client_id = self.client_id[:_CLIENT_ID_CHARACTERS]
-            if api.is_flexible(version):
-                at = _skip_tags(frame, at)
-            request.body = read_request(key, version, frame, at)
-            self._repeats.keep(key, version, frame, at, request.body)
-        return request
+        is_known = version in api.versions
+        if not is_known and key != API_VERSIONS:
+            raise BadMessageError(f"{api.name} {version} is not known here")
+        request = Request(self, api, version if is_known else 0, correlation_id, {})
+        request.is_version_unknown = not is_known
+        self._server.counted(api.name)
+        self._requests.append(request)
+        meter = self._meter
+        if meter is not None:
+            meter.enter()
+            meter.charge_in(len(packet))
+            self._pause_in_debt()
+        steps: Iterable[object] = ()
+        if is_known and not self._reader.knows(request, packet):
+            steps = self._reader.read(request, packet, length)
+        if self._at_once(steps):
+            self._handle(request)
+        else:
+            self._holding = request
+            self._start(self._read_on(request, steps))
+        if self._holding is None:
+            self._reserved.release()
+
+    async def _read_on(self, request: Request, steps: Iterable[object]) -> None:
+        """In slices; then it is as if the request came now."""
+        try:
+            async for _ in in_slices(steps):
+                pass
+        except BadMessageError as error:
+            self.end(error.text)
+            return
+        self._holding = None
+        self._handle(request)
+        if self._holding is None:
+            self.go_on()
+
+    def _at_once(self, steps: Iterable[object]) -> bool:
+        """Take them; False: it takes long, and some are left."""
+        clock = self.broker.clock
+        until_s = clock.monotonic_s() + _AT_ONCE_S
+        return all(clock.monotonic_s() < until_s for _ in steps)
 
     def _take_token(self, frame: Frame) -> None:
         self.wants_token = False
@@ -214,6 +215,14 @@ class Connection(PacketConnection[Frame]):
         self.write(_NO_TOKEN)
 
     def _handle(self, request: Request) -> None:
+        if request.api.key == PRODUCE and request.body["acks"] != 0:
+            self._stalling.took(self._heard_s)
+        try:
+            self._begin(request)
+        except Exception:
+            self.failed(request)
+
+    def _begin(self, request: Request) -> None:
         outcome = HANDLERS[request.api.key](self._server, request)
         if isinstance(outcome, dict):
             self._prepare(request, outcome)
@@ -228,42 +237,44 @@ class Connection(PacketConnection[Frame]):
         if not has_long(message):
             request.answer(message)
             return
-        steps = prepared(request.api, request.version, message)
-        until_s = self.broker.clock.monotonic_s() + _PREPARED_HERE_S
-        try:
-            while self.broker.clock.monotonic_s() < until_s:
-                next(steps)
-        except StopIteration as end:
-            request.answer(end.value)
+        steps = Steps(prepared(request.api, request.version, message))
+        if self._at_once(steps):
+            request.answer(steps.result)
             return
         self._holding = request
         self.run(request, self._prepared(request, steps))
 
-    async def _prepared(self, request: Request, steps: Generator[int, None, Message]) -> Message:
-        """The long message; its memory is that of answers. Raises SebError if there is none."""
-        found = list[Message]()
+    async def _prepared(self, request: Request, steps: Steps[int, Message]) -> Message:
+        """The long message; its memory is that of answers, unless the request has acquired it.
+        Raises SebError if there is none."""
+        held = None
+        if request.acquired is None:
+            held = request.acquired = Reservation(self.broker.reading, self.key.api_key_id)
+        async for size_bytes in in_slices(steps):
+            if held is not None:
+                held.grow(size_bytes)
+        return steps.result
 
-        def sizes() -> Iterator[int]:
-            found.append((yield from steps))
-
-        held = request.acquired = Reservation(self.broker.reading, self.key.api_key_id)
-        async for size_bytes in in_slices(sizes()):
-            held.grow(size_bytes)
-        return found[0]
-
-    def run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None:
+    def run(self, request: Request, outcome: Coroutine[Any, Any, Message | None]) -> None:
         """Answer the request with what comes of it."""
-        self._task = asyncio.create_task(self._run(request, outcome), name="kafka")
         # A task that is cancelled before its first step does not begin the outcome.
-        self._task.add_done_callback(lambda _: outcome.close())
+        self._start(self._run(request, outcome)).add_done_callback(lambda _: outcome.close())
 
-    async def _run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task that ends with the connection."""
+        task = asyncio.create_task(work, name="kafka")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _run(self, request: Request, outcome: Coroutine[Any, Any, Message | None]) -> None:
         try:
             message = await outcome
+            if message is None:  # it is answered later, or was
+                return
             if has_long(message):
-                message = await self._prepared(
-                    request, prepared(request.api, request.version, message)
-                )
+                steps = Steps(prepared(request.api, request.version, message))
+                message = await self._prepared(request, steps)
         except SebError as error:
             self.end(error.detail)
             return
@@ -342,16 +353,3 @@ class Connection(PacketConnection[Frame]):
 
     def _is_idle(self, silent_s: float) -> bool:
         return silent_s >= limits.KAFKA_IDLE_S_MAX and not self._requests
-
-
-def _skip_tags(frame: Frame, at: int) -> int:
-    """The tagged fields of a header; there are none that we need."""
-    try:
-        count, at = read_uvarint(frame, at)
-        for _ in range(frame.count(count, at)):
-            _, at = read_uvarint(frame, at)
-            length, at = read_uvarint(frame, at)
-            at += length
-    except IndexError as error:
-        raise BadMessageError("a header ends too early") from error
-    return at

@@ -54,7 +54,7 @@ class Caller(Protocol):
 
     def go_on(self) -> None: ...
 
-    def run(self, request: Request, outcome: Coroutine[Any, Any, Message]) -> None: ...
+    def run(self, request: Request, outcome: Coroutine[Any, Any, Message | None]) -> None: ...
 
 
 class Request:
@@ -110,8 +110,9 @@ class Request:
         return self.caller.broker.may(self.caller.key, operation, topic, group)
 
 
-# What a handler returns: the answer; or a coroutine that returns it; or None: it calls `answer`.
-Outcome: TypeAlias = Message | Coroutine[Any, Any, Message] | None
+# What a handler returns: the answer; or None: it calls `answer`; or a coroutine that returns one of
+# these.
+Outcome: TypeAlias = Message | Coroutine[Any, Any, Message | None] | None
 Handler: TypeAlias = Callable[[Any, Request], Outcome]
 _H = TypeVar("_H", bound=Handler)
 

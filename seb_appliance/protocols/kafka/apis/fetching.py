@@ -5,9 +5,9 @@ There are no fetch sessions: every request names all partitions, and every answe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.broker.read.waiting import Waiter
@@ -22,15 +22,20 @@ from seb_appliance.protocols.kafka.records.writing import batches_of
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each, listed
 from seb_appliance.protocols.kafka.wire.repeats import FETCH
 from seb_appliance.protocols.kafka.wire.templates import Template
 from seb_appliance.protocols.kafka.wire.types import NO_UUID
-from seb_appliance.tasks import in_slices
+from seb_appliance.tasks import Steps, in_slices
 
 _RECORDS_MAX: Final = 10_000  # of a partition in an answer
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # encoded without a pause: a few hundred µs
+_PARTS_HERE: Final = 64  # in less than a millisecond
 _RETRY_S: Final = 0.1  # while there is no room
 _RECORD_BYTES: Final = 40  # as many bytes take as long as a record beside its value
+
+_READ: Final = True  # instead of an answer: it takes long, or waits for the bucket
+_Looked: TypeAlias = Message | Literal[True] | None
 
 
 @dataclass(slots=True)
@@ -75,11 +80,12 @@ def fetch(server: Server, request: Request) -> Outcome:
         if request.is_repeated and before.repeat(request):
             return None
         before.leave()
-    if sum(len(one["partitions"]) for one in body["topics"]) > limits.KAFKA_FETCH_PARTITIONS_MAX:
+    count = sum(len(one["partitions"]) for one in body["topics"])
+    if count > limits.KAFKA_FETCH_PARTITIONS_MAX:
         return {"error_code": ErrorCode.INVALID_REQUEST}
     if body["session_id"] and body["session_epoch"] > 0:
         return {"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND}
-    return _Fetch(server, request).look()
+    return _Fetch(server, request, in_slices=count > _PARTS_HERE).look()
 
 
 def _size_of(part: BatchSlice) -> int:
@@ -94,9 +100,12 @@ def _wait_ms(body: Message) -> int:
 
 class _Fetch:
     """It is at the ends of its partitions from `_wait` to `leave`. Where a consumer repeats its
-    request because it got nothing, that stays so: nothing is looked up again."""
+    request because it got nothing, that stays so: nothing is looked up again.
 
-    def __init__(self, server: Server, request: Request) -> None:
+    `in_slices`: there are many partitions; others have turns while these are gone through."""
+
+    def __init__(self, server: Server, request: Request, *, in_slices: bool) -> None:
+        self._in_slices = in_slices
         self._server = server
         self._broker = server.broker
         self._request = request
@@ -105,8 +114,8 @@ class _Fetch:
         self._wait_s = _wait_ms(body) / 1000
         self._until_s = self._broker.clock.monotonic_s() + self._wait_s
         self._most_bytes = max(1, min(body["max_bytes"], limits.KAFKA_FETCH_BYTES_MAX))
-        self._topics = [(one, [*self._parts(one)]) for one in body["topics"]]
-        self._all = [part for _, parts in self._topics for part in parts]
+        self._topics = list[tuple[Message, list[_Part]]]()
+        self._all = list[_Part]()
         self._waiters = list[Waiter]()
         self._timer: Timer | None = None
         self._found_bytes = 0
@@ -127,11 +136,33 @@ class _Fetch:
 
     def look(self) -> Outcome:
         """The answer, if it is complete without waiting for anything; None: it follows."""
-        if not self._read_here():
-            return self._read()
+        steps = Steps(self._look())
+        if self._in_slices:
+            return self._look_on(steps)
+        for _ in steps:
+            pass
+        return self._read() if steps.result is _READ else steps.result
+
+    async def _look_on(self, steps: Steps[None, _Looked]) -> Message | None:
+        async for _ in in_slices(steps):
+            pass
+        return await self._read() if steps.result is _READ else steps.result
+
+    def _look(self) -> Generator[None, None, _Looked]:
+        """Each step is of one partition."""
+        if not self._topics:
+            for asked in self._request.body["topics"]:
+                parts = list[_Part]()
+                self._topics.append((asked, parts))
+                for part in self._parts(asked):
+                    parts.append(part)
+                    yield
+                self._all += parts
+        if not (yield from self._read_here()):
+            return _READ
         if self._is_enough:
             return self._answer()
-        self._wait()
+        yield from self._wait()
         return None
 
     @property
@@ -140,14 +171,16 @@ class _Fetch:
             self._found_bytes >= self._request.body["min_bytes"]
             or any(part.code for part in self._all)
             or self._broker.clock.monotonic_s() >= self._until_s
+            or self._broker.stopping
         )
 
     # --- reading ---
 
-    def _read_here(self) -> bool:
-        """False: it takes long, or it is not in memory."""
+    def _read_here(self) -> Generator[None, None, bool]:
+        """Returns False if it takes long, or is not in memory."""
         left_bytes, self._found_bytes = _READ_HERE_BYTES, 0
         for part in self._all:
+            yield
             part.records = []
             if not part.topic:
                 continue
@@ -221,9 +254,13 @@ class _Fetch:
 
     # --- waiting ---
 
-    def _wait(self) -> None:
+    def _wait(self) -> Iterator[None]:
         self._begin_to_wait()
+        waiters = self._waiters
         for part in self._all:
+            yield
+            if self._waiters is not waiters:
+                return  # it was woken, or its time is over
             if part.topic:
                 end = part.ends[1]  # all up to there is read, or compacted away
                 try:
@@ -238,7 +275,7 @@ class _Fetch:
                 if waiter is None:
                     self._woken()
                     return
-                self._waiters.append(waiter)
+                waiters.append(waiter)
 
     def _begin_to_wait(self) -> None:
         self._request.interrupt = self._interrupt
@@ -259,17 +296,21 @@ class _Fetch:
         if not self._end_to_wait():
             return
         request = self._request
-        if self._found_bytes or not request.is_repeated or len(self._waiters) < len(self._all):
+        if request.is_repeated and not self._found_bytes and len(self._waiters) == len(self._all):
+            request.caller.standing = self
+        else:
             self.leave()
+        if self._in_slices:
+            request.caller.run(request, self._answer_on())
+        elif request.caller.standing is None or request.caller.has_quotas:
             request.answer(self._answer())
-            return
-        request.caller.standing = self
-        if self._nothing is None:
-            self._nothing = Template(FETCH, request.version, lambda _: self._answer())
-        has_quotas = request.caller.has_quotas
-        request.answer(
-            self._answer() if has_quotas else self._nothing.response(request.correlation_id)
-        )
+        else:
+            if self._nothing is None:
+                self._nothing = Template(FETCH, request.version, lambda _: self._answer())
+            request.answer(self._nothing.response(request.correlation_id))
+
+    async def _answer_on(self) -> Message:
+        return self._answer()
 
     def repeat(self, request: Request) -> bool:
         """Wait for it; False if something has changed. The bucket may still have a newer writer."""
@@ -302,18 +343,19 @@ class _Fetch:
 
     def leave(self) -> None:
         """Be at the ends no more."""
-        for waiter in self._waiters:
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
             waiter.leave()
-        self._waiters.clear()
 
     def _answer(self) -> Message:
-        return {
-            "responses": [
-                {
-                    "topic": asked["topic"],
-                    "topic_id": asked["topic_id"],
-                    "partitions": [part.message() for part in parts],
-                }
-                for asked, parts in self._topics
-            ]
-        }
+        many = Each if self._in_slices else listed
+
+        def topic(one: tuple[Message, list[_Part]]) -> Message:
+            asked, parts = one
+            return {
+                "topic": asked["topic"],
+                "topic_id": asked["topic_id"],
+                "partitions": many(parts, _Part.message),
+            }
+
+        return {"responses": many(self._topics, topic)}

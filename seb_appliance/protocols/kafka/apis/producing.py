@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from itertools import islice
 from typing import Any, Final
 
@@ -21,6 +23,9 @@ from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.stalling import Stored
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each, listed
+from seb_appliance.protocols.kafka.wire.repeats import PRODUCE
+from seb_appliance.protocols.kafka.wire.templates import Template
 from seb_appliance.tasks import in_slices
 
 _log = logging.getLogger(__name__)
@@ -35,7 +40,7 @@ _KEYLESS_TOLD_MAX: Final = 1_000  # records of a batch, each with a sentence
 _INFLATES: Final = 8  # times that compressed records grow, mostly less
 
 
-@handles(0)
+@handles(PRODUCE)
 def produce(server: Server, request: Request) -> None:
     """Its answer follows once all is stored, or refused."""
     asked = _Produce(server, request)
@@ -43,6 +48,17 @@ def produce(server: Server, request: Request) -> None:
         asked.refuse_all(ErrorCode.INVALID_REQUIRED_ACKS)
     else:
         asked.begin()
+
+
+@lru_cache(limits.KAFKA_CONNECTIONS_MAX)
+def _stored(version: int, name: str, index: int) -> Template:
+    """The answer to most requests: the records of one partition are stored at an offset."""
+
+    def answer(offset: int) -> Message:
+        parts = [{"index": index, "base_offset": offset}]
+        return {"responses": [{"name": name, "partition_responses": parts}]}
+
+    return Template(PRODUCE, version, answer)
 
 
 def stamp_of(producer: ProducerOf) -> ProducerStamp:
@@ -150,14 +166,32 @@ class _Produce:
             for one in request.body["topic_data"]
         ]
         self._left = sum(len(parts) for _, parts in self._topics) + 1  # and `begin`
+        self._is_long = self._left > _PARTS_HERE
 
     def begin(self) -> None:
         """Admit the records in order. The connection is held up if that takes long, so that
         requests behind this one stay behind it."""
-        later, admitted = list[_Part](), 0
+        later = list[_Part]()
+        steps = self._begin(later)
+        if self._is_long:
+            self._request.caller.hold(self._request)
+            self._server.go(self._store_later(later, steps))
+            return
+        for _ in steps:
+            pass
+        if later:
+            self._request.caller.hold(self._request)
+            self._server.go(self._store_later(later, ()))
+        else:
+            self.told()
+
+    def _begin(self, later: list[_Part]) -> Iterator[None]:
+        """Each step is of one partition. `later` gets those that take long, and all behind them."""
+        admitted = 0
         for name, parts in self._topics:
             may = self._request.may("produce", name)
             for part in parts:
+                yield
                 if not may:
                     text = f"The API key has no grant to produce to {name[:200]!r}."
                     part.refuse(ErrorCode.TOPIC_AUTHORIZATION_FAILED, text)
@@ -168,11 +202,6 @@ class _Produce:
                     later.append(part)
                 else:
                     admitted += 1
-        if later:
-            self._request.caller.hold(self._request)
-            self._server.go(self._store_later(later))
-        else:
-            self.told()
 
     def refuse_all(self, code: ErrorCode) -> None:
         for _, parts in self._topics:
@@ -195,11 +224,36 @@ class _Produce:
         if self._request.body["acks"] == 0:
             self._request.answer(None)
             return
-        topics = [
-            {"name": name, "partition_responses": [part.message() for part in parts]}
-            for name, parts in self._topics
-        ]
-        self._request.answer({"responses": topics})
+        if self._is_long:
+            # What is stored is answered even where there is no memory for answers: this one has
+            # some 50 bytes for each part.
+            self._request.acquired = Reservation(self._broker.reading, self._key.api_key_id)
+            self._request.caller.run(self._request, self._answer_on())
+            return
+        self._request.answer(self._at_once() or self._answer())
+        self._topics.clear()  # parts refer to this, so they would wait for the garbage collector
+
+    async def _answer_on(self) -> Message:
+        return self._answer()
+
+    def _at_once(self) -> bytes | None:
+        """The answer to most requests, which have one part; None: it is another one."""
+        request, (name, parts) = self._request, self._topics[0] if self._topics else ("", [])
+        if len(self._topics) == len(parts) == 1 and not request.caller.has_quotas:
+            (part,) = parts
+            if part.code is ErrorCode.NONE:
+                stored = _stored(request.version, name, part.index)
+                return stored.response(request.correlation_id, part.offset)
+        return None
+
+    def _answer(self) -> Message:
+        many = Each if self._is_long else listed
+
+        def topic(one: tuple[str, list[_Part]]) -> Message:
+            name, parts = one
+            return {"name": name, "partition_responses": many(parts, _Part.message)}
+
+        return {"responses": many(self._topics, topic)}
 
     # --- one partition ---
 
@@ -264,11 +318,14 @@ class _Produce:
         else:
             part.held()
 
-    async def _store_later(self, parts: list[_Part]) -> None:
-        """Waits for room, so that nothing is refused that would fit in a moment."""
+    async def _store_later(self, parts: list[_Part], steps: Iterable[None]) -> None:
+        """What `steps` leave in `parts`. Waits for room, so that nothing is refused that would fit
+        in a moment."""
         wait_s = min(limits.SOCKET_NO_ROOM_S_MAX, max(0, self._request.body["timeout_ms"]) / 1000)
         until_s = self._broker.clock.monotonic_s() + wait_s
         try:
+            async for _ in in_slices(steps):
+                pass
             async for part in in_slices(parts):
                 with Reservation(self._broker.pending, self._key.api_key_id) as held:
                     try:
@@ -282,6 +339,9 @@ class _Produce:
                         _log.exception("records for %s failed", part.topic)
                         if part.data is not None:
                             part.refuse(ErrorCode.UNKNOWN_SERVER_ERROR, "The log says why.")
+        except Exception:
+            self._request.caller.failed(self._request)
+            return
         finally:
             self._request.caller.go_on()
         self.told()

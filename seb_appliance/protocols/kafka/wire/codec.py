@@ -32,9 +32,12 @@ from seb_appliance.protocols.kafka.wire.types import (
 
 Message: TypeAlias = dict[str, Any]
 Side: TypeAlias = Literal["request", "response"]
+Tagged: TypeAlias = dict[int, tuple[str, Reader, Writer]]  # by the tag: name, and how it is coded
+ReadStep: TypeAlias = Callable[[Frame, int, Message], int]
+_WriteStep: TypeAlias = Callable[[bytearray, Message], None]
 
-_NEVER: Final = 1 << 15
-_EVER: Final = range(_NEVER)
+NEVER: Final = 1 << 15
+_EVER: Final = range(NEVER)
 _MODIFIERS: Final = re.compile(
     r"(?P<null>\?(?P<null_from>\d+)?)?(@(?P<first>\d+)(-(?P<last>\d+))?)?(#(?P<tag>\d+))?"
     r"(=(?P<default>.+))?"
@@ -88,7 +91,7 @@ def _apis(text: str) -> Iterator[Api]:
             int(key),
             name,
             range(first, last + 1),
-            int(flexible[1]) if flexible else _NEVER,
+            int(flexible[1]) if flexible else NEVER,
             _fields(iter(request.split())),
             _fields(iter(response.split())),
         )
@@ -114,8 +117,8 @@ def _fields(words: Iterator[str]) -> tuple[Field, ...]:
 def _field(name: str, kind: str | tuple[Field, ...], is_array: bool, modifiers: str) -> Field:
     given = _MODIFIERS.fullmatch(modifiers)
     assert given is not None, (name, modifiers)
-    versions = range(int(given["first"] or 0), int(given["last"] or _NEVER) + 1)
-    null_from = _NEVER if given["null"] is None else int(given["null_from"] or 0)
+    versions = range(int(given["first"] or 0), int(given["last"] or NEVER) + 1)
+    null_from = NEVER if given["null"] is None else int(given["null_from"] or 0)
     tag = None if given["tag"] is None else int(given["tag"])
     default: Any = given["default"]
     if default == "null":
@@ -155,12 +158,15 @@ def read_request(key: int, version: int, frame: Frame, at: int) -> Message:
     """The body of a request, which begins at `at`. Bytes after it are ignored, as Kafka does:
     librdkafka sends three when it asks for the metadata of all topics. Raises BadMessageError."""
     try:
-        found, end = codec(key, version, "request")[0](frame, at)
+        return whole(frame, *codec(key, version, "request")[0](frame, at))
     except (struct.error, IndexError) as error:
         raise BadMessageError("a message ends too early") from error
+
+
+def whole(frame: Frame, found: Message, end: int) -> Message:
+    """The message that ends there. Raises BadMessageError."""
     if end > len(frame):
         raise BadMessageError("a field goes beyond its message")
-    assert isinstance(found, dict)
     return found
 
 
@@ -178,21 +184,8 @@ def write_response(key: int, version: int, correlation_id: int, message: Message
 
 def structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tuple[Reader, Writer]:
     """Reads and writes a structure of these fields."""
-    there = [field for field in fields if version in field.versions]
-    tagged = {
-        field.tag: (field.name, *_value(field, version, flexible=flexible))
-        for field in there
-        if field.tag is not None
-    }
-    plain = [field for field in there if field.tag is None]
-    steps = list[tuple[_ReadStep, _WriteStep]]()
-    for is_number, neighbours in groupby(plain, _is_number):
-        if is_number:
-            steps.append(_numbers(list(neighbours)))
-        else:
-            steps += [
-                _one(field, *_value(field, version, flexible=flexible)) for field in neighbours
-            ]
+    plain, tagged = split(fields, version, flexible=flexible)
+    steps = both_steps(plain, version, flexible=flexible)
     readers, writers = [step for step, _ in steps], [step for _, step in steps]
     missing = {field.name: field.default for field in fields}
 
@@ -200,16 +193,7 @@ def structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tup
         found = missing.copy()
         for step in readers:
             at = step(frame, at, found)
-        if flexible:
-            count, at = read_uvarint(frame, at)
-            for _ in range(frame.count(count, at)):
-                number, at = read_uvarint(frame, at)
-                length, at = read_uvarint(frame, at)
-                if number in tagged:
-                    name, read_one, _ = tagged[number]
-                    found[name], _ = read_one(frame, at)
-                at += length
-        return found, at
+        return found, read_tags(frame, at, found, tagged) if flexible else at
 
     def write(out: bytearray, value: Message) -> None:
         for step in writers:
@@ -227,15 +211,49 @@ def structure(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tup
     return read, write
 
 
-_ReadStep: TypeAlias = Callable[[Frame, int, Message], int]
-_WriteStep: TypeAlias = Callable[[bytearray, Message], None]
+def split(fields: tuple[Field, ...], version: int, *, flexible: bool) -> tuple[list[Field], Tagged]:
+    """The fields of a version: those without a tag, and those with one."""
+    there = [field for field in fields if version in field.versions]
+    tagged = {
+        field.tag: (field.name, *value(field, version, flexible=flexible))
+        for field in there
+        if field.tag is not None
+    }
+    return [field for field in there if field.tag is None], tagged
+
+
+def both_steps(
+    plain: list[Field], version: int, *, flexible: bool
+) -> list[tuple[ReadStep, _WriteStep]]:
+    """Read and write these fields, one after the other."""
+    steps = list[tuple[ReadStep, _WriteStep]]()
+    for is_number, neighbours in groupby(plain, _is_number):
+        if is_number:
+            steps.append(_numbers(list(neighbours)))
+        else:
+            steps += [
+                _one(field, *value(field, version, flexible=flexible)) for field in neighbours
+            ]
+    return steps
+
+
+def read_tags(frame: Frame, at: int, found: Message, tagged: Tagged) -> int:
+    count, at = read_uvarint(frame, at)
+    for _ in range(frame.count(count, at)):
+        number, at = read_uvarint(frame, at)
+        length, at = read_uvarint(frame, at)
+        if number in tagged:
+            name, read_one, _ = tagged[number]
+            found[name], _ = read_one(frame, at)
+        at += length
+    return at
 
 
 def _is_number(field: Field) -> bool:
     return isinstance(field.kind, str) and field.kind in LAYOUTS and not field.is_array
 
 
-def _numbers(fields: list[Field]) -> tuple[_ReadStep, _WriteStep]:
+def _numbers(fields: list[Field]) -> tuple[ReadStep, _WriteStep]:
     """Of neighbours that are numbers: all at once, which takes a third of the time."""
     whole = struct.Struct(">" + "".join(LAYOUTS[str(field.kind)] for field in fields))
     unpack, pack, size = whole.unpack_from, whole.pack, whole.size
@@ -252,7 +270,7 @@ def _numbers(fields: list[Field]) -> tuple[_ReadStep, _WriteStep]:
     return read, write
 
 
-def _one(field: Field, read_one: Reader, write_one: Writer) -> tuple[_ReadStep, _WriteStep]:
+def _one(field: Field, read_one: Reader, write_one: Writer) -> tuple[ReadStep, _WriteStep]:
     name, default = field.name, field.default
 
     def read(frame: Frame, at: int, found: Message) -> int:
@@ -265,7 +283,7 @@ def _one(field: Field, read_one: Reader, write_one: Writer) -> tuple[_ReadStep, 
     return read, write
 
 
-def _value(field: Field, version: int, *, flexible: bool) -> tuple[Reader, Writer]:
+def value(field: Field, version: int, *, flexible: bool) -> tuple[Reader, Writer]:
     nullable = version >= field.null_from
     if isinstance(field.kind, tuple):
         both = structure(field.kind, version, flexible=flexible)

@@ -31,6 +31,7 @@ from seb_appliance.protocols.kafka.wire.codec import (
     write_response,
 )
 from seb_appliance.protocols.kafka.wire.framing import Framer
+from seb_appliance.protocols.kafka.wire.long_requests import steps_of_request
 from seb_appliance.protocols.kafka.wire.types import NUMBERS, BadMessageError, Frame
 from tests.support.kafka_client import framed
 
@@ -154,6 +155,8 @@ def test_a_message_is_read_as_it_was_written_and_as_the_oracle_does(api, side, d
     write(out, message)
     found, end = read(Frame(out), 0)
     assert (found, end) == (_complete(fields, message), len(out))
+    if side == "request":
+        assert in_steps(api.key, version, out) == found
     kind = oracle(api, version, side)
     if kind is not None:
         entity, end = entity_reader(kind)(bytes(out), 0)
@@ -211,8 +214,27 @@ def test_a_request_that_ends_early_is_refused(api):
         write(out, {})
         assert read(Frame(out), 0)[1] == len(out)
         for size in range(len(out)):
-            with pytest.raises(BadMessageError):
-                read_request(api.key, version, Frame(out[:size]), 0)
+            for reads in (lambda *given: read_request(*given, 0), in_steps):
+                with pytest.raises(BadMessageError):
+                    reads(api.key, version, Frame(out[:size]))
+
+
+def in_steps(key: int, version: int, message: bytes) -> Any:
+    """What is read in many short steps, as long requests are."""
+    steps = steps_of_request(key, version, Frame(message), 0)
+    try:
+        while True:
+            next(steps)
+    except StopIteration as end:
+        return end.value
+
+
+def test_a_long_request_is_read_in_as_many_steps_as_its_arrays_have_elements():
+    parts = [{"partition": index, "leader_epoch": 0} for index in range(100)]
+    topics = [{"topic": "a", "partitions": parts}, {"topic": "b", "partitions": parts}]
+    out = bytearray()
+    codec(23, 4, "request")[1](out, {"topics": topics})
+    assert len(list(steps_of_request(23, 4, Frame(out), 0))) == 202
 
 
 def test_a_response_begins_with_its_length_and_the_number_of_its_request():
