@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
+from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 from seb_appliance.protocols.kafka.wire.codec import Message
 
 _STRING, _LONG, _DOUBLE, _LIST = 2, 5, 6, 7  # types of Kafka's configs
@@ -53,8 +54,11 @@ _COMPRESSIONS: Final = {"uncompressed": "none", "zstd": "zstd"}
 _OTHER_COMPRESSIONS: Final = frozenset({"producer", "gzip", "snappy", "lz4"})
 
 
-class BadConfigError(ValueError):
+class BadConfigError(KafkaError):
     """A config that there is not, or a value that it cannot have."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(ErrorCode.INVALID_CONFIG, text)
 
 
 class Config(NamedTuple):

@@ -6,9 +6,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from seb_appliance import limits
+from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 from seb_appliance.protocols.kafka.stalling import Stored
 from seb_appliance.protocols.kafka.wire.codec import Api, Message
 
@@ -102,6 +104,17 @@ class Request:
         self.message = message
         self.interrupt = None
         self.caller.answered(self)
+
+    @property
+    def actor(self) -> Actor:
+        """The API key, for the audit."""
+        return Actor.of_key(self.caller.key, self.caller.address)
+
+    def check_manages(self, topic: str) -> None:
+        """Raises KafkaError without a grant."""
+        if not self.may("manage", topic):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            raise KafkaError(code, f"The API key has no grant to manage {topic!r}.")
 
     def may(self, operation: str, topic: str | None = None, group: str | None = None) -> bool:
         """Whether a grant of the API key covers it. No name is so long that it could be."""

@@ -178,7 +178,7 @@ def find_coordinator(server: Server, request: Request) -> Message:
 def _coordinator(server: Server, request: Request, key_type: int, key: str) -> Message:
     host, port = server.advertised
     there = {"key": key, "node_id": NODE_ID, "host": host, "port": port}
-    nowhere: Message = {"key": key, "node_id": -1, "host": "", "port": -1, "error_message": None}
+    nowhere: Message = {"key": key, "node_id": -1, "host": "", "port": -1}
     if key_type == _TRANSACTION:
         return there if request.may("produce") else {
             **nowhere, "error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

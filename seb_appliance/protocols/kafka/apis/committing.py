@@ -12,14 +12,14 @@ from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.groups.groups import Committed
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.errors import ForbiddenError, SebError
-from seb_appliance.protocols.kafka.apis.topics import by
+from seb_appliance.protocols.kafka.answers import by_partition
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
 from seb_appliance.protocols.kafka.group_names import group_of
 from seb_appliance.protocols.kafka.partitions import partition_of, topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
-from seb_appliance.protocols.kafka.wire.long_arrays import Each, by_partition
+from seb_appliance.protocols.kafka.wire.long_arrays import Each
 
 Asked = Mapping[str, tuple[str, Message]]  # by our topic: Kafka's name, and the partition
 
@@ -81,7 +81,7 @@ async def offset_commit(server: Server, request: Request) -> Message:
     if good:
         held = Reservation(broker.pending, request.caller.key.api_key_id)
         try:
-            await broker.groups.commit(commit_of(group, good), held, by(request))
+            await broker.groups.commit(commit_of(group, good), held, request.actor)
         except SebError as error:
             refused |= dict.fromkeys(good, code_of(error, of_group=True))
     return answer_of(body, refused)
@@ -193,7 +193,7 @@ async def offset_delete(server: Server, request: Request) -> Message:
     good = [topic for topic in asked if topic not in refused]
     try:
         if good or not refused:
-            await broker.groups.forget(group, good, by(request))
+            await broker.groups.forget(group, good, request.actor)
     except SebError as error:
         return {"error_code": code_of(error, of_group=True)}
     return answer_of(body, refused)

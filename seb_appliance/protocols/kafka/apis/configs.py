@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 from seb_appliance.errors import SebError
 from seb_appliance.formats.topic_settings import SETTINGS
+from seb_appliance.protocols.kafka.answers import failed, one_by_one
 from seb_appliance.protocols.kafka.apis.cluster import may_see
-from seb_appliance.protocols.kafka.apis.topics import by, failed
 from seb_appliance.protocols.kafka.configs import (
     BadConfigError,
     changes_of,
@@ -23,11 +23,12 @@ from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import NODE_ID, Server
 from seb_appliance.protocols.kafka.wire.codec import Message
 from seb_appliance.protocols.kafka.wire.long_arrays import Each
-from seb_appliance.tasks import in_slices
 
 _TOPIC, _BROKER = 2, 4  # types of resources
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)  # operations
 _STATIC: Final = 4  # the source of a config: a setting of the appliance
+
+Wanted: TypeAlias = Callable[[Message], Mapping[str, Any]]  # the changes, of a resource
 
 
 @handles(32)
@@ -51,7 +52,7 @@ def _described(server: Server, request: Request, asked: Message) -> Message:
     if not request.body["include_synonyms"]:
         unwanted["synonyms"] = []
     configs = [one | unwanted for one in configs]
-    return {**answer, "error_message": None, "configs": configs}
+    return {**answer, "configs": configs}
 
 
 def _configs_of(server: Server, request: Request, asked: Message) -> list[Message]:
@@ -105,45 +106,28 @@ async def incremental_alter_configs(server: Server, request: Request) -> Message
     return await _altered(server, request, wanted)
 
 
-async def _altered(server: Server, request: Request, wanted: Any) -> Message:
-    answers = []
-    async for one in in_slices(request.body["resources"]):
-        answer = {"resource_type": one["resource_type"], "resource_name": one["resource_name"]}
-        try:
-            await _alter(server, request, one, wanted)
-        except BadConfigError as error:
-            text = str(error)
-            answer |= {"error_code": ErrorCode.INVALID_CONFIG, "error_message": text}
-        except (SebError, KafkaError) as error:
-            answer |= failed(error)
-        else:
-            answer["error_message"] = None
-        answers.append(answer)
-    return {"responses": Each(answers)}
+async def _altered(server: Server, request: Request, wanted: Wanted) -> Message:
+    alter = partial(_alter, server, request, wanted)
+    named = "resource_type", "resource_name"
+    return {"responses": await one_by_one(request.body["resources"], named, alter)}
 
 
-async def _alter(
-    server: Server,
-    request: Request,
-    asked: Message,
-    wanted: Callable[[Message], Mapping[str, Any]],
-) -> None:
-    """Of all partitions. Raises SebError, KafkaError, BadConfigError."""
+async def _alter(server: Server, request: Request, wanted: Wanted, asked: Message) -> Message:
+    """Of all partitions. Raises SebError, KafkaError."""
     name, topics = asked["resource_name"], server.broker.topics
     if asked["resource_type"] != _TOPIC:
         text = "Only the settings of topics can be changed here."
         raise KafkaError(ErrorCode.INVALID_REQUEST, text)
-    if not request.may("manage", name):
-        code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        raise KafkaError(code, f"The API key has no grant to manage {name!r}.")
+    request.check_manages(name)
     topics.get(name)
     changes = wanted(asked)
     if request.body["validate_only"] or not changes:
-        return
+        return {}
     for partition in range(count_of(topics, name)):
         try:
-            await topics.change(topic_of(name, partition), dict(changes), by(request))
+            await topics.change(topic_of(name, partition), dict(changes), request.actor)
         except SebError as error:
             if code_of(error) is ErrorCode.INVALID_REQUEST:
-                raise KafkaError(ErrorCode.INVALID_CONFIG, error.detail) from error
+                raise BadConfigError(error.detail) from error
             raise
+    return {}

@@ -7,7 +7,6 @@ from functools import partial
 from seb_appliance.api.routes.groups.groups import authorize_whole, check_seen
 from seb_appliance.broker.topics.names import check_group_name
 from seb_appliance.errors import BadNameError, NotFoundError, SebError
-from seb_appliance.protocols.kafka.apis.topics import by
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
 from seb_appliance.protocols.kafka.group_names import group_of, id_of
 from seb_appliance.protocols.kafka.groups.values import (
@@ -252,7 +251,7 @@ async def _deleted(server: Server, request: Request, group: str) -> ErrorCode:
         await authorize_whole(server.broker, request.caller.key, group)
         code = server.coordinator.delete(group)
         if not code:
-            await server.broker.groups.delete(group, by(request))
+            await server.broker.groups.delete(group, request.actor)
     except SebError as error:
         return code_of(error, of_group=True)
     return code

@@ -7,13 +7,13 @@ from typing import Final
 
 from seb_appliance.broker.values import From
 from seb_appliance.errors import SebError
+from seb_appliance.protocols.kafka.answers import by_partition, by_partition_later
 from seb_appliance.protocols.kafka.apis.producing import PRODUCER_PREFIX
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
 from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
-from seb_appliance.protocols.kafka.wire.long_arrays import by_partition, by_partition_later
 
 # "Times" of ListOffsets. The earliest that is on a local disk is the earliest.
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -153,9 +153,8 @@ class Coordinator:
         for group in tuple(self._groups.values()):
             yield group.described()
 
-    def listed(self, states: Collection[State] = ()) -> list[ListedGroup]:
-        """`states`: empty means all of them."""
-        return [g.listed() for g in self._groups.values() if not states or g.state in states]
+    def listed(self) -> list[ListedGroup]:
+        return [group.listed() for group in self._groups.values()]
 
     def delete(self, group: str) -> ErrorCode:
         """NONE if the group has no members, so that its offsets may be deleted."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
+from seb_appliance.protocols.kafka.wire.types import write_uvarint
 
 HEAD: Final = struct.Struct(">qiibIhiqqqhii")
 HEAD_BYTES: Final = 61
@@ -72,10 +73,7 @@ def signed(raw: int) -> int:
 def packed_varint(number: int) -> bytes:
     raw = number << 1 if number >= 0 else (-number << 1) - 1
     packed = bytearray()
-    while raw > 0x7F:
-        packed.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    packed.append(raw)
+    write_uvarint(packed, raw)
     return bytes(packed)
 
 

@@ -37,7 +37,6 @@ ReadStep: TypeAlias = Callable[[Frame, int, Message], int]
 _WriteStep: TypeAlias = Callable[[bytearray, Message], None]
 
 NEVER: Final = 1 << 15
-_EVER: Final = range(NEVER)
 _MODIFIERS: Final = re.compile(
     r"(?P<null>\?(?P<null_from>\d+)?)?(@(?P<first>\d+)(-(?P<last>\d+))?)?(#(?P<tag>\d+))?"
     r"(=(?P<default>.+))?"

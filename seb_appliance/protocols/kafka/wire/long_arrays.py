@@ -6,14 +6,11 @@ one by one, so that an answer about all topics neither holds the event loop nor 
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator
-from functools import partial
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Final, TypeVar
 
 from seb_appliance.protocols.kafka.wire.codec import Api, Field, Message, Written, structure
 from seb_appliance.protocols.kafka.wire.types import Writer
-from seb_appliance.tasks import in_slices
 
 T = TypeVar("T")
 _WRITERS: Final[dict[tuple[int, int], Writer]] = {}  # by the identity of a field, and version
@@ -30,37 +27,6 @@ class Each:
 
     def __iter__(self) -> Iterator[Message]:
         return (one for one in map(self._made, self._items) if one is not None)
-
-
-def by_partition(
-    topics: Iterable[Message],
-    answered: Callable[[str, Any], Message],
-    *,
-    name: str = "name",
-    by_index: bool = False,
-) -> Each:
-    """The answer of most APIs: for each topic of the request, what `answered` returns of its name
-    and of each of its partitions. `name`: the field with the name. `by_index`: the request has
-    nothing but the indexes of partitions; a repeated one is answered once."""
-
-    def of_topic(topic: Message) -> Message:
-        asked = dict.fromkeys(topic["partition_indexes"]) if by_index else topic["partitions"]
-        return {name: topic[name], "partitions": Each(asked, partial(answered, topic[name]))}
-
-    return Each(topics, of_topic)
-
-
-async def by_partition_later(
-    topics: Iterable[Message], answered: Callable[[str, Any], Awaitable[Message]]
-) -> Each:
-    """`by_partition` of answers that must be waited for."""
-    found = list[Message]()
-    for topic in topics:
-        name = topic["name"]
-        partitions = [await answered(name, one) async for one in in_slices(topic["partitions"])]
-        found.append({"name": name, "partitions": Each(partitions)})
-        await asyncio.sleep(0)
-    return Each(found)
 
 
 def listed(items: Iterable[T], made: Callable[[T], Message]) -> list[Message]:

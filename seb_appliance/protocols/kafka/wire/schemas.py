@@ -71,9 +71,9 @@ TEXT: Final = """\
 
 10 FindCoordinator 0-4 flexible 3
 > key:str@0-3 key_type:i8@1 coordinator_keys:[str]@4
-< throttle_time_ms:i32@1 error_code:i16@0-3 error_message:str?@1-3 node_id:i32@0-3 host:str@0-3
+< throttle_time_ms:i32@1 error_code:i16@0-3 error_message:str?@1-3=null node_id:i32@0-3 host:str@0-3
   port:i32@0-3 coordinators:[ key:str node_id:i32 host:str port:i32 error_code:i16
-  error_message:str? ]@4
+  error_message:str?=null ]@4
 
 11 JoinGroup 0-9 flexible 6
 > group_id:str session_timeout_ms:i32 rebalance_timeout_ms:i32@1=-1 member_id:str
@@ -126,7 +126,7 @@ TEXT: Final = """\
 19 CreateTopics 2-7 flexible 5
 > topics:[ name:str num_partitions:i32 replication_factor:i16 assignments:[ partition_index:i32
   broker_ids:[i32] ] configs:[ name:str value:str? ] ] timeout_ms:i32=60000 validate_only:bool
-< throttle_time_ms:i32 topics:[ name:str topic_id:uuid@7 error_code:i16 error_message:str?
+< throttle_time_ms:i32 topics:[ name:str topic_id:uuid@7 error_code:i16 error_message:str?=null
   topic_config_error_code:i16@5#0 num_partitions:i32@5=-1 replication_factor:i16@5=-1 configs:[
   name:str value:str? read_only:bool config_source:i8=-1 is_sensitive:bool ]?@5 ]
 
@@ -180,7 +180,7 @@ TEXT: Final = """\
 32 DescribeConfigs 1-4 flexible 4
 > resources:[ resource_type:i8 resource_name:str configuration_keys:[str]? ]
   include_synonyms:bool include_documentation:bool@3
-< throttle_time_ms:i32 results:[ error_code:i16 error_message:str? resource_type:i8
+< throttle_time_ms:i32 results:[ error_code:i16 error_message:str?=null resource_type:i8
   resource_name:str configs:[ name:str value:str? read_only:bool config_source:i8=-1
   is_sensitive:bool synonyms:[ name:str value:str? source:i8 ] config_type:i8@3
   documentation:str?@3 ] ]
@@ -188,7 +188,7 @@ TEXT: Final = """\
 33 AlterConfigs 0-2 flexible 2
 > resources:[ resource_type:i8 resource_name:str configs:[ name:str value:str? ] ]
   validate_only:bool
-< throttle_time_ms:i32 responses:[ error_code:i16 error_message:str? resource_type:i8
+< throttle_time_ms:i32 responses:[ error_code:i16 error_message:str?=null resource_type:i8
   resource_name:str ]
 
 35 DescribeLogDirs 1-4 flexible 2
@@ -199,7 +199,7 @@ TEXT: Final = """\
 
 36 SaslAuthenticate 0-2 flexible 2
 > auth_bytes:bytes
-< error_code:i16 error_message:str? auth_bytes:bytes session_lifetime_ms:i64@1
+< error_code:i16 error_message:str?=null auth_bytes:bytes session_lifetime_ms:i64@1
 
 37 CreatePartitions 0-3 flexible 2
 > topics:[ name:str count:i32 assignments:[ broker_ids:[i32] ]? ] timeout_ms:i32
@@ -213,7 +213,7 @@ TEXT: Final = """\
 44 IncrementalAlterConfigs 0-1 flexible 1
 > resources:[ resource_type:i8 resource_name:str configs:[ name:str config_operation:i8
   value:str? ] ] validate_only:bool
-< throttle_time_ms:i32 responses:[ error_code:i16 error_message:str? resource_type:i8
+< throttle_time_ms:i32 responses:[ error_code:i16 error_message:str?=null resource_type:i8
   resource_name:str ]
 
 47 OffsetDelete 0-0

@@ -75,7 +75,6 @@ async def test_groups_are_listed_by_state(groups: Groups) -> None:
     stable = ListedGroup("g", State.STABLE, "consumer")
     preparing = ListedGroup("h", State.PREPARING, "connect")
     assert groups.coordinator.listed() == [stable, preparing]
-    assert groups.coordinator.listed({State.STABLE}) == [stable]
     assert groups.coordinator.counts == (2, 2, 1)
 
 
