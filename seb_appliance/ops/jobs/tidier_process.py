@@ -4,24 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked, RewriteJob, Rewritten
-from seb_appliance.errors import CorruptObjectError, StoreUncertainError
 from seb_appliance.ops.jobs.job_process import Hello, JobProcess
+from seb_appliance.ops.jobs.store_jobs import JobAnswer
 from seb_appliance.settings import Settings
 from seb_appliance.storage.layout import Mode
-
-
-class Answer(msgspec.Struct):
-    """Either of the two; `is_damage`: an input cannot be read, whoever tries again. Either way
-    `requests` to the bucket were made, by kind, and `received_bytes` came out of it."""
-
-    made: Rewritten | None = None
-    failure: str = ""
-    is_damage: bool = False
-    requests: dict[str, int] = {}
-    received_bytes: int = 0
 
 
 class ChildRewriter:
@@ -41,14 +28,8 @@ class ChildRewriter:
 
     async def rewrite(self, job: RewriteJob) -> Rewritten:
         """See `Rewriter`."""
-        answer = await self._process.ask(job, Answer)
-        self.asked.requests.update(answer.requests)
-        self.asked.received_bytes += answer.received_bytes
-        if answer.made is not None:
-            return answer.made
-        if answer.is_damage:
-            raise CorruptObjectError(answer.failure)
-        raise StoreUncertainError(answer.failure)
+        answer = await self._process.ask(job, JobAnswer[Rewritten])
+        return answer.taken(self.asked)
 
     async def close(self) -> None:
         await self._process.close()

@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from seb_appliance.broker.lake.jobs import Printed, PrintJob, WriteJob, Written
 from seb_appliance.broker.lake.table import LakeFile
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked
-from seb_appliance.errors import CorruptObjectError, StoreUncertainError
+from seb_appliance.errors import StoreUncertainError
 from seb_appliance.ops.jobs.job_process import Hello, JobProcess
+from seb_appliance.ops.jobs.store_jobs import JobAnswer
 from seb_appliance.settings import Settings
 from seb_appliance.storage.layout import Mode
 
@@ -60,15 +61,9 @@ class GatheredFiles:
         return replace(asked.job, **{of: tuple(files[of]) for of in asked.ahead})
 
 
-class TableAnswer(msgspec.Struct):
-    """What it made, or why it failed; `is_damage`: an input cannot be read, whoever tries again.
-    Either way `requests` to the bucket were made, by kind. `rss_bytes`: its memory at most."""
+class TableAnswer(JobAnswer[Written | Printed]):
+    """`rss_bytes`: the memory of the process at most."""
 
-    made: Written | Printed | None = None
-    failure: str = ""
-    is_damage: bool = False
-    requests: dict[str, int] = {}
-    received_bytes: int = 0
     rss_bytes: int = 0
 
 
@@ -106,11 +101,7 @@ class ChildTableWriter:
             ahead[of] = len(files)
             job = replace(job, **{of: ()})
         answer = await self._process.ask(TableJob(job, ahead), TableAnswer)
-        self.asked.requests.update(answer.requests)
-        self.asked.received_bytes += answer.received_bytes
         self.rss_bytes = max(self.rss_bytes, answer.rss_bytes)
-        if isinstance(answer.made, kind):
-            return answer.made
-        if answer.is_damage:
-            raise CorruptObjectError(answer.failure)
-        raise StoreUncertainError(answer.failure)
+        made = answer.taken(self.asked)
+        assert isinstance(made, kind)
+        return made
