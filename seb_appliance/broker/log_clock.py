@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from seb_appliance import limits
-from seb_appliance.clock import Clock, Timer
+from seb_appliance.clock import Clock, ClockOver
 
 
 def warnings(last_us: int, now_us: int) -> list[str]:
@@ -42,7 +42,7 @@ def idle_warnings(before_us: int | None, now_us: int) -> list[str]:
     return [told]
 
 
-class LogClock:
+class LogClock(ClockOver):
     """A `Clock`. Its wall time is the wall clock's, but never ahead of the log's: what has not
     expired by `wall_us` may not be deleted. `last_us`: `created` of the last entry.
 
@@ -55,7 +55,7 @@ class LogClock:
     def __init__(
         self, clock: Clock, last_us: Callable[[], int], before_us: int | None = None
     ) -> None:
-        self._clock = clock
+        super().__init__(clock)
         self._last_us = last_us
         wall_us = clock.wall_us()
         self._now_us: float = max(wall_us, last_us())
@@ -100,12 +100,3 @@ class LogClock:
         begins at `oldest_us`. If the log's clock jumped within the sequence, this covers only the
         items before the jump."""
         return oldest_us + self.age_us(oldest_us) - age_us
-
-    def monotonic_s(self) -> float:
-        return self._clock.monotonic_s()
-
-    async def sleep(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        return self._clock.call_later(seconds, callback)

@@ -3,19 +3,17 @@ three, the two that agree win over one that jumps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from seb_appliance import limits
-from seb_appliance.clock import Clock, Timer
+from seb_appliance.clock import Clock, ClockOver
 from seb_appliance.storage.stores.object_store import ObjectStore
 
 
-class StoreClock:
+class StoreClock(ClockOver):
     """A `Clock` that corrects wall time only. `dates_refused`: number of impossible Dates."""
 
     def __init__(self, clock: Clock, store: ObjectStore) -> None:
         self.dates_refused = 0
-        self._clock = clock
+        super().__init__(clock)
         self._store = store
         self._ahead_us: int | None = None  # of the monotonic clock, when the store was heard last
 
@@ -46,12 +44,3 @@ class StoreClock:
             return store_us
         self.dates_refused += 1
         return None
-
-    def monotonic_s(self) -> float:
-        return self._clock.monotonic_s()
-
-    async def sleep(self, seconds: float) -> None:
-        await self._clock.sleep(seconds)
-
-    def call_later(self, seconds: float, callback: Callable[[], None]) -> Timer:
-        return self._clock.call_later(seconds, callback)
