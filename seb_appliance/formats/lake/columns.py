@@ -150,12 +150,6 @@ def _is_bare(member: str) -> bool:
     return bool(re.fullmatch(r"[\w-]+", member))
 
 
-def declared_of(columns: Sequence[Column]) -> Declared:
-    """What was declared for a table with these columns."""
-    own = [column for column in columns if column.field_id >= FIRST_DECLARED_ID]
-    return Declared(tuple(own), REST in columns)
-
-
 def columns_of(text: str, schemas: Sequence[tuple[Column, ...]]) -> tuple[Column, ...]:
     """All columns of a table with this setting, whose schemas so far are `schemas`, oldest first.
     A column with the same name, type and path as an earlier one is that column: it keeps its field

@@ -73,7 +73,6 @@ _Open = Callable[[Settings, CountedStore, Failpoints, Progress], Coroutine[Any, 
 _log = logging.getLogger(__name__)
 
 EXIT_STOPPED = 0
-EXIT_FAILED = 70
 EXIT_UNFINISHED = 71
 EXIT_FENCED = 75
 _BACKLOG = 2048

@@ -14,7 +14,6 @@ from seb_appliance.formats.lake.columns import (
     TYPES,
     Declared,
     columns_of,
-    declared_of,
     format_columns,
     parse,
     suggest,
@@ -120,11 +119,6 @@ def test_no_field_id_is_used_for_two_columns() -> None:
         for one in columns:
             owners.setdefault(one.field_id, set()).add((one.name, one.type, one.path))
     assert all(len(owner) == 1 for owner in owners.values())
-
-
-def test_a_table_tells_what_was_declared_for_it() -> None:
-    text = "a:long, b:json=$.x, _rest"
-    assert format_columns(declared_of(columns_of(text, []))) == text
 
 
 # --- suggestions ---
