@@ -318,13 +318,16 @@ class Connection(PacketConnection[Frame]):
         if request.api.key == PRODUCE:
             self._note_produced(request)
         meter = self._meter
-        data = request.message
-        if not isinstance(data, bytes):
+        message = request.message
+        data: bytes | bytearray
+        if isinstance(message, bytes):
+            data = message
+        else:
             if meter is not None and meter.wait_s > 0:
-                data["throttle_time_ms"] = int(meter.wait_s * 1000) + 1
+                message["throttle_time_ms"] = int(meter.wait_s * 1000) + 1
             try:
-                data = bytes(
-                    write_response(request.api.key, request.version, request.correlation_id, data)
+                data = write_response(
+                    request.api.key, request.version, request.correlation_id, message
                 )
             except Exception:
                 self.failed(request)

@@ -21,7 +21,7 @@ class GatheredWrites:
         """`on_flushed`: called each time that nothing waits here any more."""
         self._transport = transport
         self._on_flushed = on_flushed
-        self._pieces = list[bytes]()
+        self._pieces = list[bytes | bytearray]()
         self._size_bytes = 0
 
     @property
@@ -29,7 +29,8 @@ class GatheredWrites:
         """Here and in the transport."""
         return self._transport.get_write_buffer_size() + self._size_bytes
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray) -> None:
+        """`data` belongs to the connection from now on."""
         self._pieces.append(data)
         self._size_bytes += len(data)
         if self._size_bytes >= _AT_ONCE_BYTES:
@@ -39,7 +40,8 @@ class GatheredWrites:
 
     def flush(self) -> None:
         """Before the transport is closed; afterwards nothing is written."""
-        data = b"".join(self._pieces)
+        # A large piece is not copied.
+        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
         self._pieces.clear()
         self._size_bytes = 0
         if data and not self._transport.is_closing():

@@ -68,7 +68,7 @@ class _Part:
             "last_stable_offset": end,
             "log_start_offset": start,
             "aborted_transactions": None,
-            "records": b"".join(self.records),
+            "records": self.records,
         }
 
 

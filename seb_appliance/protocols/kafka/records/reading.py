@@ -44,7 +44,8 @@ def read_batches(data: Bytes, max_bytes: int) -> Incoming:
     for head, stored in reader.batches():
         codec = head.attributes & CODEC_BITS
         body = inflate(codec, stored, reader.left_bytes) if codec else None
-        for _ in reader.steps(head, body):
+        reader.begin(head, body)
+        while reader.columns.step():
             pass
     return reader.incoming()
 
@@ -55,7 +56,8 @@ async def read_batches_in_slices(data: Bytes, max_bytes: int) -> Incoming:
     async for head, stored in in_slices(reader.batches()):  # there may be many small ones
         codec = head.attributes & CODEC_BITS
         body = await _inflate(codec, stored, reader.left_bytes) if codec else None
-        async for _ in in_slices(reader.steps(head, body)):
+        reader.begin(head, body)
+        async for _ in in_slices(iter(reader.columns.step, False)):
             pass
     return reader.incoming()
 
@@ -79,13 +81,13 @@ class _Reader:
         is_copied = not isinstance(data, bytes) and len(data) <= _COPIED_BYTES_MAX
         self._data: Bytes = bytes(data) if is_copied else data  # slices of bytes are the fastest
         self._at = 0
-        self._columns = RecordColumns()
+        self.columns = RecordColumns()
         self._stamp: ProducerOf | None = None
         self._first: BatchHead | None = None
         self._most_bytes = self.left_bytes = max_bytes
 
     def batches(self) -> Iterator[tuple[BatchHead, Bytes]]:
-        """Head and stored records of each batch; it goes on after `steps` of it."""
+        """Head and stored records of each batch; it goes on once `columns` has read them."""
         data = memoryview(self._data)
         while self._at < len(data):
             head = _read_head(data[self._at :])
@@ -94,9 +96,9 @@ class _Reader:
             yield head, data[self._at + HEAD_BYTES : end]
             self._at = end
 
-    def steps(self, head: BatchHead, inflated: Bytes | None) -> Iterator[None]:
-        """Read the records of the batch that `batches` gave last; each step is short. `inflated`:
-        its records, None if they are not compressed."""
+    def begin(self, head: BatchHead, inflated: Bytes | None) -> None:
+        """Let `columns` read the records of the batch that `batches` gave last. `inflated`: its
+        records, None if they are not compressed."""
         at = self._at + HEAD_BYTES if inflated is None else 0
         body = self._data if inflated is None else inflated
         until = self._at + LENGTH_FROM + head.length if inflated is None else len(body)
@@ -106,15 +108,13 @@ class _Reader:
                 f"The records have {until - at} bytes; {self.left_bytes} are left for them.",
             )
         self.left_bytes -= until - at
-        self._columns.begin(body, at, until, head.record_count, head.base_timestamp_ms)
-        while self._columns.step():
-            yield
+        self.columns.begin(body, at, until, head.record_count, head.base_timestamp_ms)
 
     def incoming(self) -> Incoming:
         if self._first is None:
             raise KafkaError(ErrorCode.INVALID_RECORD, "There is no record batch.")
         return Incoming(
-            self._columns.records(),
+            self.columns.records(),
             self._stamp,
             bool(self._first.attributes & TRANSACTIONAL_BIT),
             self._most_bytes - self.left_bytes,

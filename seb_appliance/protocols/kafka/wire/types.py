@@ -108,7 +108,8 @@ def write_length(out: bytearray, length: int, *, compact: bool, short: bool) -> 
 
 
 def sized(kind: str, *, compact: bool, nullable: bool) -> tuple[Reader, Writer]:
-    """`str`, `bytes` or `records`. Records are read as a view of the frame: they are large."""
+    """`str`, `bytes` or `records`. Records are read as a view of the frame, and written from bytes
+    or from a list of them: they are large."""
     short = kind == "str"
 
     def read(frame: Frame, at: int) -> tuple[Any, int]:
@@ -131,6 +132,11 @@ def sized(kind: str, *, compact: bool, nullable: bool) -> tuple[Reader, Writer]:
         if value is None:
             assert nullable
             write_length(out, -1, compact=compact, short=short)
+            return
+        if isinstance(value, list):
+            write_length(out, sum(map(len, value)), compact=compact, short=short)
+            for piece in value:
+                out += piece
             return
         data = value.encode() if short else value
         write_length(out, len(data), compact=compact, short=short)
