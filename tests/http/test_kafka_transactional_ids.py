@@ -118,6 +118,29 @@ async def test_what_was_open_at_a_restart_cannot_be_committed_by_half(started, c
         assert values(await client.fetch("t")) == [b"again"]
 
 
+@pytest.mark.parametrize(
+    ("version", "code"),
+    [
+        ("3.4.1", ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        ("3.8.0", ErrorCode.TRANSACTION_ABORTABLE),
+        ("10.0", ErrorCode.TRANSACTION_ABORTABLE),
+        ("unknown", ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+    ],
+)
+async def test_a_java_client_is_not_told_what_flink_takes_for_committed(started, version, code):
+    async with started(crashed=True) as (client, _):
+        producer = await begun(client, "two.phases")
+        await producer.add("t")
+        assert await producer.send("t", 0, b"lost") == 0
+    async with started() as (client, _):
+        java = {"client_software_name": "apache-kafka-java", "client_software_version": version}
+        await client.call("ApiVersions", 3, **java)
+        producer = held_by(client, producer)
+        assert await producer.end(commits=True) == code
+        assert await producer.end(commits=False) == 0
+        assert await producer.add("t") == [0]
+
+
 async def test_after_a_crash_nobody_goes_on_before_it_has_aborted_or_begun_again(started):
     async with started(crashed=True) as (client, _):
         one, other = await begun(client, "one"), await begun(client, "other")

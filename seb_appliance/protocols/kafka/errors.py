@@ -66,6 +66,7 @@ class ErrorCode(IntEnum):
     UNSTABLE_OFFSET_COMMIT = 88
     PRODUCER_FENCED = 90
     UNKNOWN_TOPIC_ID = 100
+    TRANSACTION_ABORTABLE = 120
 
 
 class KafkaError(Exception):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from seb_appliance import limits
@@ -20,6 +21,7 @@ from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
 
+_VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _NOBODY: Final = {"producer_id": -1, "producer_epoch": -1}
 
 
@@ -171,5 +173,20 @@ async def end_txn(server: Server, request: Request) -> Message:
             address=request.caller.address,
         )
     except (SebError, KafkaError) as error:
-        return {"error_code": _code(error, request)}
+        code = _code(error, request)
+        if code is ErrorCode.UNKNOWN_PRODUCER_ID:
+            code = _of_a_lost_one(request.caller.software)
+        return {"error_code": code}
     return {}
+
+
+def _of_a_lost_one(software: str) -> ErrorCode:
+    """What the client aborts, and what Flink, which commits by the Java client long after it has
+    flushed, does not take for a transaction that is stored: it logs UNKNOWN_PRODUCER_ID and goes
+    on. Java knows TRANSACTION_ABORTABLE since 3.8."""
+    name, _, version = software.partition(" ")
+    if name != "apache-kafka-java":
+        return ErrorCode.UNKNOWN_PRODUCER_ID
+    found = _VERSION.match(version)
+    is_new = found is not None and (int(found[1]), int(found[2])) >= (3, 8)
+    return ErrorCode.TRANSACTION_ABORTABLE if is_new else ErrorCode.INVALID_PRODUCER_ID_MAPPING
