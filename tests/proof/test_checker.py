@@ -422,6 +422,17 @@ def test_who_waits_may_get_what_another_one_gave_back() -> None:
     require(history)
 
 
+def test_whoever_gave_a_record_back_at_another_appliance_may_be_told_that_its_lease_has_ended() -> (
+    None
+):
+    history = good()
+    told_too_early_that_a_lease_has_ended(history)
+    end = history.queue_calls[3]
+    before = replace(end, kind="retry", port=FIRST, sent_s=end.sent_s - 0.1, results=("ok",))
+    history.queue_calls.insert(3, before)
+    require(history)
+
+
 def test_a_writer_that_was_taken_over_may_answer_a_repeat_of_what_it_stored() -> None:
     history = good()
     fenced_repeated(history)

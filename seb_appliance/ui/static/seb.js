@@ -34,7 +34,7 @@
     event.preventDefault();
     if (form.dataset.sent) return;
     form.dataset.sent = "asking";
-    const answered = await fetch("/healthz", { cache: "no-store" }).then(() => true, () => false);
+    const answered = await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(5000) }).then(() => true, () => false);
     say("lost", !answered);
     if (!answered) return delete form.dataset.sent;
     if (!form.querySelector("[type=password]")) {
