@@ -78,9 +78,10 @@ def run_seed(
     mode: str | None = None,
     machines: int | None = None,
     kind: Kind = "plain",
+    copies: bool = True,
 ) -> Outcome:
     """The same seed gives the same outcome, on any machine and in any process. `mode`, `machines`:
-    instead of what the seed would draw."""
+    instead of what the seed would draw. `copies`: with a transactional producer of Kafka."""
     draws = Random(seed)
     trace = Trace(kept=keep_trace)
     memory = Path("/dev/shm")
@@ -98,7 +99,7 @@ def run_seed(
             machines=machines or draws.choice([1, 2, 2, 2, 3]),
             sqlite=kind == "sqlite",
         )
-        run = _Run(world)
+        run = _Run(world, copies=copies)
         with small_limits(), _local_state(world):
             try:
                 with running(world.loop):
@@ -206,13 +207,13 @@ def small_limits() -> Iterator[None]:
 
 
 class _Run:
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, copies: bool) -> None:
         self._world = world
         self._found: list[str] = []
         self._clients = Clients(world)
         self._tables = Onlooker(world)
         self._workers = Workers(world)
-        self._copier = Copier(world)
+        self._copier = Copier(world) if copies else None
 
     def to_the_end(self) -> list[str]:
         main = self._world.loop.task_of(None, self._main())
@@ -240,7 +241,8 @@ class _Run:
         tasks = self._clients.start()
         tasks.append(world.loop.task_of(None, self._tables.look()))
         tasks += [world.loop.task_of(None, self._workers.work(name)) for name in ("w0", "w1")]
-        tasks.append(world.loop.task_of(None, self._copier.work()))
+        if self._copier is not None:
+            tasks.append(world.loop.task_of(None, self._copier.work()))
         await asyncio.sleep(busy_s)
         nemesis.calm()
         world.note("nemesis", "is calm")

@@ -205,6 +205,19 @@ async def test_metadata_that_was_not_printed_before_the_end_is_printed_by_the_ne
         assert await here.rows() == [(0, "a"), (1, "b")]
 
 
+async def test_a_table_is_not_changed_again_before_its_last_metadata_is_stored(tmp_path: Path):
+    """Only the metadata of the last event can be printed."""
+    async with ground(tmp_path) as here:
+        commits = here.seb.appliance.broker.table_commits
+        await here.make()
+        assert await commits.set_next()
+        await here.seb.client.patch(TOPIC, json={"table_columns": "id:string"})
+        assert not await commits.set_next()
+        while not commits._is_published(commits.find("orders").head):
+            assert await here.seb.appliance.tables.step()
+        assert await commits.set_next()
+
+
 async def test_metadata_of_someone_else_stops_the_table_until_it_is_repaired(tmp_path: Path):
     async with ground(tmp_path) as here:
         await here.make()
