@@ -11,7 +11,7 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -24,14 +24,14 @@ _STEP: Final = re.compile(
 )
 NOTHING: Final = object()
 """What is where a path leads nowhere, and in what is no JSON."""
-_COMPARED: Final[dict[str, Callable[[object, object], bool]]] = {
+_COMPARED: Final[dict[str, Callable[[Any, Any], bool]]] = {
     "==": operator.eq,
     "!=": operator.ne,
-    "<=": operator.le,  # type: ignore[dict-item]  # of two values of one type
-    ">=": operator.ge,  # type: ignore[dict-item]
+    "<=": operator.le,
+    ">=": operator.ge,
     "=": operator.eq,
-    "<": operator.lt,  # type: ignore[dict-item]
-    ">": operator.gt,  # type: ignore[dict-item]
+    "<": operator.lt,
+    ">": operator.gt,
     "~": lambda value, part: str(part) in str(value),
 }
 _OPERATOR: Final = re.compile(r"\s*(==|!=|<=|>=|=|<|>|~)\s*")
