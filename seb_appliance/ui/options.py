@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from seb_appliance.broker.status import Telemetry
-from seb_appliance.broker.values import ReadResult, TopicView
+from seb_appliance.broker.values import ReadResult
 from seb_appliance.clock import Clock
 from seb_appliance.ui.history import History, LagHistory, TopicRates
 
@@ -35,6 +35,15 @@ class BillRow:
     quantity: str
     so_far: str
     forecast: str
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCost:
+    """`amount`: in the currency of the price list, to sort by; `words`: the same, formatted."""
+
+    amount: float
+    words: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +116,8 @@ class UiOptions:
     # Costs for the overview, and the lines of the month's bill.
     cost: Callable[[], Sequence[Figure]] = tuple
     bill: Callable[[], Sequence[BillRow]] = tuple
-    # What a topic has cost this month.
-    topic_cost: Callable[[TopicView], Sequence[Figure]] = lambda _view: ()
+    # What topics have cost this month, by topic id. Call it once for all topics of a page.
+    topic_costs: Callable[[], Callable[[int], TopicCost]]
     # What the operator should know about costs now, in sentences.
     cost_warnings: Callable[[], Sequence[str]] = tuple
     # What a change of a topic's settings will cost or save: a sentence for each setting.

@@ -100,6 +100,18 @@ async def test_requests_of_this_process_and_of_the_tidiers_are_counted(tmp_path:
     assert keeper.report().ledger.this_month.requests["journal PUT"] == 1_010
 
 
+async def test_a_list_of_topics_asks_for_costs_that_are_not_counted_anew(tmp_path: Path) -> None:
+    sources = FakeSources(puts=98, shares={1: 98.0})
+    keeper = await opened(tmp_path / "local.sqlite", FakeClock(), sources)
+    keeper.tick()
+    before = keeper.recent()
+    sources.puts += 10
+    assert keeper.recent() is before
+    assert before.of_topic(1).amount == pytest.approx(before.so_far.requests_amount)
+    keeper.tick()
+    assert keeper.recent().so_far.requests_amount > before.of_topic(1).amount
+
+
 async def test_a_restart_goes_on_counting(tmp_path: Path) -> None:
     clock, path = FakeClock(), tmp_path / "local.sqlite"
     sources = FakeSources(puts=98, stored_bytes=10**9, shares={1: 98.0}, sizes={1: 10**9})

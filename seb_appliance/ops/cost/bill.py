@@ -120,6 +120,15 @@ class CostReport:
         """Each line so far, and its forecast."""
         return zip(self.so_far.lines, self.forecast.lines, strict=True)
 
+    @cached_property
+    def _topic_prices(self) -> _Prices:
+        return _Prices.of(self.ledger, self.so_far)
+
+    def of_topic(self, topic_id: int) -> TopicCost:
+        """Of one topic. The first call takes a time in the number of topics, others none."""
+        share = self.ledger.topics.get(topic_id)
+        return self._topic_prices.cost(None, [share] if share is not None else [])
+
 
 @dataclass(frozen=True, slots=True)
 class _Prices:
@@ -156,10 +165,3 @@ def topic_costs(ledger: Ledger, so_far: Bill, names: dict[int, str]) -> list[Top
     others = [shares[topic_id] for topic_id in shares.keys() - set(shown)]
     costs = [prices.cost(names[topic_id], [shares[topic_id]]) for topic_id in shown]
     return [*costs, prices.cost(None, others)] if others else costs
-
-
-def topic_cost(found: CostReport, topic_id: int, name: str) -> TopicCost:
-    """Of one topic, with the price of its share."""
-    share = found.ledger.topics.get(topic_id)
-    prices = _Prices.of(found.ledger, found.so_far)
-    return prices.cost(name, [share] if share is not None else [])

@@ -110,6 +110,7 @@ class CostKeeper(Job):
         self._received_bytes = 0
         self._open_seconds = 0.0
         self._written_s = clock.monotonic_s()
+        self._recent: CostReport | None = None
 
     async def load(self) -> None:
         """Continue from the file; counting restarts if the file cannot be read, or if another
@@ -129,9 +130,15 @@ class CostKeeper(Job):
     def report(self) -> CostReport:
         """As of now."""
         self.tick()
-        return CostReport(
-            self._ledger, self.prices, self._budget, self._linger.default_ms, self.linger_why
-        )
+        return self.recent()
+
+    def recent(self) -> CostReport:
+        """As of the last tick, a minute ago or less."""
+        if self._recent is None:
+            self._recent = CostReport(
+                self._ledger, self.prices, self._budget, self._linger.default_ms, self.linger_why
+            )
+        return self._recent
 
     def topics(self, found: CostReport) -> list[TopicCost]:
         """The topics' shares of a new report."""
@@ -155,6 +162,7 @@ class CostKeeper(Job):
     def tick(self) -> None:
         """Count the usage since the last tick, and adjust the window if there is a budget."""
         now_us = self._clock.wall_us()
+        self._recent = None
         self._ledger.note(now_us, self._observed())
         if self._budget is not None and self._longest_ms is not None:
             chosen = stretched(

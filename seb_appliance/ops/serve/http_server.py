@@ -29,7 +29,7 @@ from seb_appliance.ops.serve.ui_facts import (
     cost_warnings,
     effects_of,
     setting_rows,
-    topic_cost_figure,
+    topic_costs,
 )
 from seb_appliance.protocols.subscriptions.page import page_of
 from seb_appliance.ui.app import router as admin_page
@@ -57,7 +57,7 @@ def ui_options(appliance: Appliance) -> UiOptions:
         snapshot=appliance.publish_snapshot,
         cost=lambda: cost_figures(appliance),
         bill=lambda: bill_rows(appliance),
-        topic_cost=lambda view: [topic_cost_figure(appliance.cost.report(), view)],
+        topic_costs=lambda: topic_costs(appliance.cost.recent()),
         cost_warnings=lambda: cost_warnings(appliance.cost.report()),
         setting_cost=lambda topic, changes: effects_of(
             appliance.broker, appliance.cost, topic, changes, appliance.clock.wall_us()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -11,13 +11,21 @@ from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import TopicView
 from seb_appliance.ops.cost import effects
-from seb_appliance.ops.cost.bill import CostReport, topic_cost
+from seb_appliance.ops.cost.bill import CostReport
 from seb_appliance.ops.cost.effects import Effect, Situation
 from seb_appliance.ops.jobs.check_job import CheckKeeper, CheckResult
 from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.settings import SETTINGS
-from seb_appliance.ui.options import BillRow, CheckKind, CheckShown, Figure, Remark, SettingRow
+from seb_appliance.ui.options import (
+    BillRow,
+    CheckKind,
+    CheckShown,
+    Figure,
+    Remark,
+    SettingRow,
+    TopicCost,
+)
 from seb_appliance.ui.units import count
 
 
@@ -52,11 +60,16 @@ def cost_figures(appliance: Appliance) -> list[Figure]:
     return [Figure("Cost this month", found.prices.money(found.so_far.total), note)]
 
 
-def topic_cost_figure(found: CostReport, view: TopicView) -> Figure:
-    """The topic's share of the month's bill so far."""
-    cost, money = topic_cost(found, view.topic_id, view.name), found.prices.money
-    note = f"{money(cost.requests_amount)} of it for requests"
-    return Figure("Cost this month", money(cost.amount), note)
+def topic_costs(found: CostReport) -> Callable[[int], TopicCost]:
+    """The topics' shares of the month's bill so far, by topic id."""
+    money = found.prices.money
+
+    def of(topic_id: int) -> TopicCost:
+        cost = found.of_topic(topic_id)
+        note = f"{money(cost.requests_amount)} of it for requests"
+        return TopicCost(cost.amount, money(cost.amount), note)
+
+    return of
 
 
 def cost_warnings(found: CostReport) -> list[str]:

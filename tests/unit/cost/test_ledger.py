@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
-from seb_appliance.ops.cost.bill import bill, topic_costs
+from seb_appliance.ops.cost.bill import CostReport, bill, topic_costs
 from seb_appliance.ops.cost.ledger import SECOND_US, Ledger, Month, Observed, forecast
 from seb_appliance.ops.cost.prices import PROVIDERS
 
@@ -100,6 +102,10 @@ def test_topics_have_a_fair_share_of_the_bill() -> None:
     assert shares["a"].requests_amount == pytest.approx(0.75 * whole.requests_amount)
     assert shares["a"].storage_amount == pytest.approx(0.75 * whole.storage.amount)
     assert sum(cost.amount for cost in found) == pytest.approx(whole.total)
+    report = CostReport(ledger, prices, None, 100, "")
+    for topic_id, name in ((1, "a"), (2, "b")):
+        assert report.of_topic(topic_id) == replace(shares[name], topic=None)
+    assert report.of_topic(3).amount == 0
 
 
 def test_topics_that_are_gone_or_cheap_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

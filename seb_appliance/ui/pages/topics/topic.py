@@ -19,7 +19,7 @@ from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
 from seb_appliance.ui.forms import Form, parsed
 from seb_appliance.ui.history import TopicRate
-from seb_appliance.ui.options import Figure
+from seb_appliance.ui.options import Figure, TopicCost
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 from seb_appliance.ui.units import ago, count, rate, size, size_rate
 
@@ -50,7 +50,7 @@ async def _page(
         figures=[
             *_figures(view, last_us, readers, visit.now_us),
             _rate(visit.options.rates.of(view.topic_id)),
-            *visit.options.topic_cost(view),
+            _cost(visit.options.topic_costs()(view.topic_id)),
         ],
         lagging=readers.lagging,
         has_table=view.effective.table not in (None, "none"),
@@ -174,6 +174,10 @@ def _rate(coming: TopicRate | None) -> Figure:
     if coming is None:
         return Figure("Incoming", rate(None), f"known after {limits.SAMPLE_EVERY_S} s")
     return Figure("Incoming", rate(coming.records), f"{size_rate(coming.bytes)} {span_s}")
+
+
+def _cost(cost: TopicCost) -> Figure:
+    return Figure("Cost this month", cost.words, cost.note)
 
 
 def _offset(text: str, view: TopicView) -> int:
