@@ -80,6 +80,24 @@ def test_an_operator_makes_fills_reads_and_deletes_a_topic(chromium: Browser, se
         expect(page.get_by_role("status")).to_contain_text("made.here is deleted")
 
 
+def test_a_change_of_settings_tells_its_effect_while_it_is_typed(
+    chromium: Browser, seb: Serving
+) -> None:
+    with visiting(chromium, seb) as page:
+        log_in(page)
+        page.goto("/ui/topics/stock")
+        effects = page.locator("#setting-effects")
+        page.get_by_label("Keep for").fill("1d")
+        expect(effects).to_contain_text("Keep for: unlimited → 1d. Records beyond it are deleted")
+        page.get_by_label("Keep for").fill("1 day")
+        expect(effects.locator(".problem")).to_be_visible()
+        expect(page.get_by_label("Keep for")).to_be_focused()
+        page.get_by_text("More settings").click()
+        page.get_by_label("Keep for").fill("")
+        page.get_by_label("Early flush").select_option("on")
+        expect(effects).to_contain_text("more PUTs")
+
+
 def test_records_are_followed_paused_and_gone_on_with(chromium: Browser, seb: Serving) -> None:
     path = "/v1/topics/stock/records"
     with visiting(chromium, seb) as page:

@@ -171,6 +171,43 @@ async def test_a_change_of_settings_is_told_in_words_and_then_saved(
         assert 'role="alert"' in answer.text
 
 
+async def test_the_rest_of_the_settings_is_folded_until_one_differs_or_is_refused(
+    seb: RunningAppliance, admin: Visitor
+) -> None:
+    folded, unfolded = '<details class="add">', '<details class="add" open>'
+    assert '<label for="dirty_ratio">' in (await admin.get("/ui/topics")).text
+    path = "/ui/topics/folds"
+    for settings, is_open in (
+        ({"linger_ms": 100}, False),
+        ({"dirty_ratio": 0.5}, False),  # as the default
+        ({"dirty_ratio": 0.2}, True),
+    ):
+        await seb.client.delete("/v1/topics/folds")
+        await seb.client.put("/v1/topics/folds", json=settings)
+        text = (await admin.get(path)).text
+        assert (unfolded in text, folded in text) == (is_open, not is_open), settings
+    await admin.post(f"{path}/settings", linger_ms="100ms")
+    refused = await admin.get(f"{path}/settings?dirty_ratio=much")
+    assert unfolded in refused.text
+
+
+async def test_the_effect_of_a_change_is_told_beside_the_form(
+    seb: RunningAppliance, admin: Visitor
+) -> None:
+    await seb.client.put("/v1/topics/beside", json={"linger_ms": 100})
+    part = {"hx-request": "true", "hx-target": "setting-effects"}
+    path = "/ui/topics/beside/settings?linger_ms="
+    told = await admin.get(f"{path}1s", **part)
+    assert told.text.startswith('<div id="setting-effects"')
+    assert "Fewer PUTs" in told.text
+    assert "<form" not in told.text
+    wrong = await admin.get(f"{path}%3Cb%3E", **part)
+    assert wrong.status_code == 200
+    assert wrong.text.startswith('<div id="setting-effects"')
+    assert "Linger: &#39;&lt;b&gt;&#39;" in wrong.text
+    assert "No changes" in (await admin.get(f"{path}100ms", **part)).text
+
+
 async def test_settings_that_another_tab_saved_meanwhile_are_not_undone(
     seb: RunningAppliance, admin: Visitor
 ) -> None:

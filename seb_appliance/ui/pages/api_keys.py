@@ -25,6 +25,7 @@ _OVERLAPS: Final = ("0s", "1h", "24h", "7d", "30d")
 _PATH: Final = "/ui/api-keys"
 _SINGLE: Final = ("name", "description", "expires", *QUOTAS)  # fields with one value
 FIELDS: Final = frozenset({*_SINGLE, "operation", "topics", "groups", "step"})
+_UNLIMITED: Final = {name: one.unset for name, one in QUOTAS.items()}
 _EMPTY_ROWS: Final = 2
 _TOPICS_NAMED: Final = 6
 _AT_ONCE: Final = 100  # names matched without yielding to the event loop: up to a millisecond
@@ -67,7 +68,8 @@ async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
         "api_key_new",
         parts=["grant-rows"],
         values={name: form.text(name) for name in _SINGLE},
-        quotas=QUOTAS.values(),
+        quotas=QUOTAS,
+        unlimited=_UNLIMITED,
         rows=await rows_of(_given(form), visit.broker.topics.names),
         path=f"{_PATH}/new",
         problem=problem,
@@ -90,7 +92,8 @@ async def _page(
         overlap_us=overlap_us if overlap_us is not None and overlap_us > now_us else None,
         overlaps=_OVERLAPS,
         values={name: form.text(name) for name in _SINGLE} if with_form else values_of_key(key),
-        quotas=QUOTAS.values(),
+        quotas=QUOTAS,
+        unlimited=_UNLIMITED,
         rows=await rows_of(_given(form) if with_form else own, visit.broker.topics.names),
         path=f"{_PATH}/{key.api_key_id}",
         problem=problem,

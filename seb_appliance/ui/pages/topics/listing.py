@@ -21,6 +21,7 @@ from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
 from seb_appliance.ui.pages.topics.topic import (
     FIELDS,
     FORM,
+    MORE,
     changes_of,
     defaults,
     retention,
@@ -68,6 +69,7 @@ async def _list(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
         filter_problem=filter_problem,
         problem=problem,
         form=FORM,
+        more=MORE,
         defaults=defaults(visit.broker.topics.effective(TopicSettings())),
         values=problem.values if problem else {},
         here=link(_PATH, match=match, after=after),

@@ -26,7 +26,11 @@ from seb_appliance.ui.units import ago, count, rate, size, size_rate
 routes = Routes()
 FORM: Final = tuple(SETTINGS.values())
 FIELDS: Final = frozenset(SETTINGS)
+# In the forms, all others are folded away until one of them is set.
+_FIRST: Final = ("linger_ms", "max_record_bytes", "retention_ms", "retention_bytes", "key_index")
+MORE: Final = FIELDS - {*_FIRST, "cleanup", "table", "table_columns"}
 _SETTINGS: Final = FIELDS | {"stood"}
+_EFFECTS_PART: Final = "setting-effects"
 _TRIM: Final = frozenset({"before"})
 
 
@@ -45,7 +49,8 @@ async def _page(
     wrong_settings = problem if form == "settings" else None
     return visit.page(
         "topic",
-        parts=["topic-figures"],
+        parts=["topic-figures", _EFFECTS_PART],
+        status=200 if visit.part == _EFFECTS_PART else None,  # htmx shows no refusals
         view=view,
         figures=[
             *_figures(view, last_us, readers, visit.now_us),
@@ -57,6 +62,7 @@ async def _page(
         queues=await visit.broker.queues.reading(topic),
         every_s=limits.SAMPLE_EVERY_S,
         form=FORM,
+        more=MORE,
         defaults=defaults(visit.broker.topics.effective(TopicSettings())),
         values=wrong_settings.values if wrong_settings else written(view.settings),
         stood=_stood(view),
@@ -80,6 +86,7 @@ async def preview_settings(visit: Visit, topic: str) -> ASGIApp:
     after = visit.broker.topics.effective(wanted)
     return visit.page(
         "topic_settings",
+        parts=[_EFFECTS_PART],
         view=view,
         effects=effects(view.effective, after),
         costs=visit.options.setting_cost(topic, changes),
