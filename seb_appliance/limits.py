@@ -327,8 +327,10 @@ LAGS_SAMPLED: Final = 200  # (group, topic) pairs in each sample
 LAG_SAMPLES_KEPT: Final = 240  # one hour; about 2 MB
 CHECK_S_MAX: Final = 900  # of doctor or fsck, started from the admin page
 CHECK_PROBLEMS_SHOWN: Final = 50
-SAMPLES_KEPT: Final = 24 * 3600 // SAMPLE_EVERY_S
-SAMPLES_SAVED_EVERY_S: Final = 900.0  # half a megabyte each time, if something happened
+SAMPLES_KEPT: Final = 24 * 3600 // SAMPLE_EVERY_S  # 2.3 MB
+COARSE_SAMPLE_EVERY_S: Final = 900
+COARSE_SAMPLES_KEPT: Final = 30 * 24 * 3600 // COARSE_SAMPLE_EVERY_S  # 1.2 MB
+SAMPLES_SAVED_EVERY_S: Final = 60.0  # a few hundred bytes each time, if something happened
 
 # The audit
 AUDIT_KEPT: Final = 10_000

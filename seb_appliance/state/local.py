@@ -6,7 +6,7 @@ A file that cannot be read is replaced by an empty one.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -31,6 +31,15 @@ CREATE TABLE last_used (
 CREATE TABLE documents (
     name TEXT NOT NULL PRIMARY KEY,
     body BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+""",
+    """
+DELETE FROM documents WHERE name = 'samples';
+CREATE TABLE samples (
+    step_s INTEGER NOT NULL,
+    place INTEGER NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (step_s, place)
 ) STRICT, WITHOUT ROWID;
 """,
 )
@@ -80,6 +89,21 @@ class LocalFile:
         """Replace a document."""
         async with self._opened() as connection:
             await connection.execute("INSERT OR REPLACE INTO documents VALUES (?, ?)", (name, body))
+
+    async def load_samples(self) -> list[tuple[int, int, bytes]]:
+        """Step, place and body of each."""
+
+        async def load() -> list[tuple[int, int, bytes]]:
+            async with self._opened() as connection:
+                statement = "SELECT step_s, place, body FROM samples"
+                return list(await connection.execute_fetchall(statement))  # type: ignore[arg-type]
+
+        return await self._anew_if_damaged(load)
+
+    async def save_samples(self, rows: Sequence[tuple[int, int, bytes]]) -> None:
+        """Replace the samples at these places."""
+        async with self._opened() as connection:
+            await connection.executemany("INSERT OR REPLACE INTO samples VALUES (?, ?, ?)", rows)
 
     async def _anew_if_damaged(self, load: Callable[[], Awaitable[_T]]) -> _T:
         try:

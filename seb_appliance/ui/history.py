@@ -1,15 +1,16 @@
 """Samples for the charts of the admin page.
 
-`History` samples the appliance every 15 s and keeps a day, also over a restart. `LagHistory` keeps
-the lag of groups for an hour and `TopicRates` the newest rates of topics, both in memory.
+`History` keeps the samples of a day, one each 15 s, and of 30 days, one each 15 min. `LagHistory`
+keeps the lag of groups for an hour and `TopicRates` the newest rates of topics, both in memory.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
+from typing import Final
 
 import msgspec
 
@@ -35,16 +36,109 @@ class Sample(msgspec.Struct, frozen=True, gc=False, array_like=True):
     size_bytes: int
 
 
-class History:
-    def __init__(self) -> None:
-        self._samples: deque[Sample] = deque(maxlen=limits.SAMPLES_KEPT)
+_SECOND_US: Final = 1_000_000
+
+
+def merged(samples: Sequence[Sample]) -> Sample:
+    """One sample for the time of them all, oldest first; at least one. The median of latencies is
+    the mean of theirs, weighted by entries."""
+    if len(samples) == 1:
+        return samples[0]
+    timed = [(s.put_p50_s, s.entries or 1) for s in samples if s.put_p50_s is not None]
+    return Sample(
+        at_us=samples[-1].at_us,
+        seconds=sum([s.seconds for s in samples]),
+        records_in=sum([s.records_in for s in samples]),
+        bytes_in=sum([s.bytes_in for s in samples]),
+        entries=sum([s.entries for s in samples]),
+        records_out=sum([s.records_out for s in samples]),
+        sections_at_hand=sum([s.sections_at_hand for s in samples]),
+        sections_fetched=sum([s.sections_fetched for s in samples]),
+        bucket_requests=sum([s.bucket_requests for s in samples]),
+        put_p50_s=sum(p50 * n for p50, n in timed) / sum(n for _, n in timed) if timed else None,
+        put_p99_s=max((s.put_p99_s for s in samples if s.put_p99_s is not None), default=None),
+        size_bytes=samples[-1].size_bytes,
+    )
+
+
+class _Ring:
+    """A place for each step of time; a place is used again when all others were. So a clock that
+    jumps makes nothing grow, and a sample of the future is replaced when its time has come."""
+
+    def __init__(self, step_s: int, places: int) -> None:
+        self.step_s, self.step_us = step_s, step_s * _SECOND_US
+        self.samples: list[Sample | None] = [None] * places
+        self.unsaved: set[int] = set()
+        self._newest: int | None = None  # the step of the last sample since the start
 
     def add(self, sample: Sample) -> None:
-        self._samples.append(sample)
+        step = sample.at_us // self.step_us
+        place = step % len(self.samples)
+        before = self._at(step) if self._newest in (None, step) else None
+        self.samples[place] = sample if before is None else merged([before, sample])
+        self.unsaved.add(place)
+        self._newest = step
 
-    def since(self, at_us: int) -> list[Sample]:
-        """Samples later than `at_us`, oldest first."""
-        return [sample for sample in self._samples if sample.at_us > at_us]
+    def _at(self, step: int) -> Sample | None:
+        found = self.samples[step % len(self.samples)]
+        return found if found is not None and found.at_us // self.step_us == step else None
+
+    def between(self, from_us: int, until_us: int) -> list[Sample]:
+        """Samples after `from_us` up to `until_us`, oldest first."""
+        first = max(from_us, until_us - self.reach_us) // self.step_us
+        steps = range(first, until_us // self.step_us + 1)
+        found = [sample for step in steps if (sample := self._at(step)) is not None]
+        return [sample for sample in found if from_us < sample.at_us <= until_us]
+
+    @property
+    def reach_us(self) -> int:
+        return self.step_us * len(self.samples)
+
+
+class History:
+    """Samples may be read in other threads."""
+
+    def __init__(self) -> None:
+        fine = _Ring(limits.SAMPLE_EVERY_S, limits.SAMPLES_KEPT)
+        coarse = _Ring(limits.COARSE_SAMPLE_EVERY_S, limits.COARSE_SAMPLES_KEPT)
+        self._rings = {ring.step_s: ring for ring in (fine, coarse)}
+
+    def add(self, sample: Sample) -> None:
+        for ring in self._rings.values():
+            ring.add(sample)
+
+    def between(self, from_us: int, until_us: int) -> list[Sample]:
+        """Samples after `from_us` up to `until_us`, oldest first: the finest that reach back so
+        far."""
+        rings = list(self._rings.values())
+        reaching = [ring for ring in rings if ring.reach_us >= until_us - from_us]
+        return (reaching or rings)[0 if reaching else -1].between(from_us, until_us)
+
+    def unsaved(self) -> list[SavedSample]:
+        """What was added or changed, and not yet given to `mark_saved`."""
+        return [
+            (ring.step_s, place, sample)
+            for ring in self._rings.values()
+            for place in ring.unsaved
+            if (sample := ring.samples[place]) is not None
+        ]
+
+    def mark_saved(self, rows: Iterable[SavedSample]) -> None:
+        for step_s, place, sample in rows:
+            ring = self._rings[step_s]
+            if ring.samples[place] is sample:
+                ring.unsaved.discard(place)
+
+    def restore(self, rows: Iterable[SavedSample]) -> None:
+        """Those of other steps are left out."""
+        for step_s, place, sample in rows:
+            ring = self._rings.get(step_s)
+            if ring is not None and place < len(ring.samples):
+                ring.samples[place] = sample
+
+
+SavedSample = tuple[int, int, Sample]
+"""Step in seconds, place in its ring, and the sample."""
 
 
 Pair = tuple[str, int]  # group, topic id

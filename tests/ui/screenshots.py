@@ -191,7 +191,7 @@ def main() -> None:
                 for theme in ("light", "dark"):
                     with visiting(browser, seb, color_scheme=theme, viewport=WIDE) as page:
                         log_in(page)
-                        take(page, "/ui?span=15m", f"overview-{theme}")
+                        take(page, "/ui?span=1h", f"overview-{theme}")
                         if theme == "light":
                             take(page, "/ui/topics", "topics")
                             picture(page)

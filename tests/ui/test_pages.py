@@ -52,7 +52,7 @@ async def test_the_overview_draws_its_samples(seb: RunningAppliance, olga: Visit
     sample = Sample(now_us, 15.0, 300, 15_360, 30, 60, 9, 1, 45, 0.038, 0.11, 4096)
     for age_s in (45, 30, 15, 0):
         seb.appliance.history.history.add(replace(sample, at_us=now_us - age_s * 1_000_000))
-    text = (await olga.get("/ui?span=15m")).text
+    text = (await olga.get("/ui?span=1h")).text
     assert "20/s" in text  # records in
     assert "1.0 KiB/s" in text
     assert "38 ms" in text

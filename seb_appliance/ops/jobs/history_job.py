@@ -1,5 +1,5 @@
-"""Takes a sample of the appliance each 15 s, for the charts of the admin page, and saves those of a
-day on this machine. If nothing is stored and nothing read, nothing is saved."""
+"""Takes a sample of the appliance each 15 s, for the charts of the admin page, and saves them on
+this machine. If nothing is stored and nothing read, nothing is saved."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import SebError
 from seb_appliance.state.local import LocalFile
 from seb_appliance.tasks import Job
-from seb_appliance.ui.history import History, LagHistory, Pair, Sample, TopicRates
+from seb_appliance.ui.history import History, LagHistory, Pair, Sample, SavedSample, TopicRates
 
-_DOCUMENT: Final = "samples"
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(list[Sample])
+_decoder: Final = msgspec.msgpack.Decoder(Sample)
 _log = logging.getLogger(__name__)
 
 
@@ -64,10 +63,9 @@ class HistoryKeeper(Job):
     async def load(self) -> None:
         """Continue with the saved samples; those of another release are dropped. Raises
         ConfigurationError if the machine does not let us use the file."""
-        if body := await self._file.load_document(_DOCUMENT):
-            with contextlib.suppress(msgspec.DecodeError):
-                for sample in _decoder.decode(body):
-                    self.history.add(sample)
+        rows = await self._file.load_samples()
+        with contextlib.suppress(msgspec.DecodeError):
+            self.history.restore([(step, at, _decoder.decode(body)) for step, at, body in rows])
 
     async def close(self) -> None:
         await super().close()
@@ -77,9 +75,10 @@ class HistoryKeeper(Job):
         self._saved_s = self._clock.monotonic_s()
         if not self._has_news:
             return
+        rows = self.history.unsaved()
         try:
-            body = await asyncio.to_thread(_encoder.encode, self.history.since(0))
-            await self._file.save_document(_DOCUMENT, body)
+            await self._file.save_samples(await asyncio.to_thread(_encoded, rows))
+            self.history.mark_saved(rows)
             self._has_news = False
         except SebError as error:  # the next time may be better
             _log.warning("the samples of the charts cannot be saved: %s", error)
@@ -98,6 +97,10 @@ class HistoryKeeper(Job):
             before, before_s = now, now_s
             if now_s - self._saved_s >= limits.SAMPLES_SAVED_EVERY_S:
                 await self._save()
+
+
+def _encoded(rows: list[SavedSample]) -> list[tuple[int, int, bytes]]:
+    return [(step_s, place, _encoder.encode(sample)) for step_s, place, sample in rows]
 
 
 def _sample(before: Reading, now: Reading, at_us: int, seconds: float) -> Sample:

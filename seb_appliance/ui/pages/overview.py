@@ -18,7 +18,7 @@ from seb_appliance.ui.units import Chart, Point, chart, count, rate, share, size
 
 routes = Routes()
 _LISTED: Final = 5
-SPANS_S: Final = {"15m": 900, "1h": 3_600, "6h": 6 * 3_600, "24h": 24 * 3_600}
+SPANS_S: Final = {"1h": 3_600, "24h": 24 * 3_600, "7d": 7 * 86_400, "30d": 30 * 86_400}
 
 
 @routes.get("/", {"span"})
@@ -29,7 +29,7 @@ async def show(visit: Visit) -> ASGIApp:
     telemetry, readiness = visit.options.telemetry(), await visit.broker.readiness()
     now_us = visit.now_us
     from_us = now_us - SPANS_S[chosen] * 1_000_000
-    samples = visit.options.history.since(from_us)
+    samples = visit.options.history.between(from_us, now_us)
     totals = visit.broker.topics.totals()
     return visit.page(
         "overview",

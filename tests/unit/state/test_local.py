@@ -68,7 +68,9 @@ async def test_a_document_is_what_was_saved_last(path: Path) -> None:
 async def test_a_file_of_the_first_version_keeps_what_it_holds(path: Path) -> None:
     await LocalFile(path).save_last_used({"a": 1})
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.executescript("DROP TABLE documents; PRAGMA user_version = 1;")
+        connection.executescript(
+            "DROP TABLE documents; DROP TABLE samples; PRAGMA user_version = 1;"
+        )
     file = LocalFile(path)
     await file.save_document("cost", b"1")
     assert await file.load_document("cost") == b"1"
