@@ -8,7 +8,7 @@ A page is `templates/pages/NAME.html`; a part of it that htmx fetches alone is
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlencode, urlsplit
@@ -189,15 +189,23 @@ class Visit:
         return Actor(USER + self.user.name, self.address, self.user_agent)
 
     def page(
-        self, name: str, *, parts: Iterable[str] = (), status: int | None = None, **model: Any
+        self,
+        name: str,
+        *,
+        parts: Iterable[str] = (),
+        status: int | None = None,
+        address: str = "",
+        **model: Any,
     ) -> Sent:
         """Page `name`, or the one of its `parts` (ids of elements) that htmx requests. The status
-        is 422 if the model has a problem."""
+        is 422 if the model has a problem. `address`: what the browser shows as the address of the
+        page once it has the part; "" for what the link says."""
         if status is None:
             problems = [value for value in model.values() if isinstance(value, FormProblem)]
             status = 422 if problems else 200
         if self.part in parts:
-            return answers.html(status, self.fragment(self.part.replace("-", "_"), **model))
+            shown = [(b"hx-replace-url", address.encode())] if address else []
+            return answers.html(status, self.fragment(self.part.replace("-", "_"), **model), shown)
         notice = ""
         if self.session is not None:
             notice, self.session.notice = self.session.notice, ""
@@ -345,10 +353,10 @@ def log_in_first(request: AnyRequest) -> Sent:
     return answers.see_other(path)
 
 
-def link(path: str, **query: str) -> str:
-    """A path with the query parameters that are not empty."""
+def link(path: str, **query: str | Sequence[str]) -> str:
+    """A path with the query parameters that are not empty; one may have several values."""
     given = {name: value for name, value in query.items() if value}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f"{path}?{urlencode(given, doseq=True)}" if given else path
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:

@@ -14,7 +14,7 @@ import hashlib
 import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from litestar.types import ASGIApp
@@ -109,13 +109,15 @@ class SentForms:
 
 @dataclass(slots=True)
 class Session:
-    """`user` as at log-in. `notice`: a sentence for the next page, shown once."""
+    """`user` as at log-in. `notice`: a sentence for the next page, shown once. `columns`: the
+    chosen ones, by list."""
 
     user: UserRow
     begun_s: float
     used_s: float
     forms: SentForms
     notice: str = ""
+    columns: dict[str, list[str]] = field(default_factory=dict)
 
 
 class Sessions:

@@ -297,7 +297,7 @@ async def test_a_download_is_what_the_api_gives(seb: RunningAppliance, olga: Vis
 async def test_no_command_to_copy_holds_what_an_address_smuggled_in(olga: Visitor) -> None:
     evil = "%3Brm+-rf"
     for path in (
-        f"topics?match=*{evil}",
+        f"topics?filter=*{evil}",
         f"topics/numbers/records?start=end&most=25{evil}",
         f"topics/numbers/send?offset=1&to=numbers{evil}",
         f"topics/numbers/settings?linger_ms=1s{evil}",

@@ -78,9 +78,9 @@ PAUSED: Final = "ffeeddccbbaa9988"
 VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui": ("/ui", "/ui?span=1h"),
     "/ui/{rest:path}": (f"/ui/{quote(script('path'))}", "/ui/nothing"),
-    "/ui/login": ("/ui/login", f"/ui/login?next={quote('/ui/topics?match=' + script('path'))}"),
+    "/ui/login": ("/ui/login", f"/ui/login?next={quote('/ui/topics?filter=' + script('path'))}"),
     "/ui/static/{named:str}": (f"/ui/static/{quote('<xss>.css')}",),
-    "/ui/topics": ("/ui/topics", f"/ui/topics?match={quote(script('field'))}"),
+    "/ui/topics": ("/ui/topics", f"/ui/topics?filter={quote(script('field'))}"),
     "/ui/topics/{topic:str}": (
         "/ui/topics/t",
         "/ui/topics/shut",

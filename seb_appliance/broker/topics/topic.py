@@ -283,6 +283,17 @@ class Topic:
         return self.index.end > 0
 
     @property
+    def written_us(self) -> int | None:
+        """When its newest record was stored, as far as memory tells: of a record whose row is not
+        in memory, the largest timestamp of the topic. None for an empty topic."""
+        if self.log_end_offset <= self.log_start_offset:
+            return None
+        if self.parent is not None and self.log_end_offset <= self.fork_offset:
+            return self.parent.written_us
+        index = self.index
+        return index.created_us[-1] if index.created_us else max(index.newest, self.stored.newest)
+
+    @property
     def size_bytes(self) -> int:
         """Of all active sections."""
         return self.stored.total_bytes + self.index.total_bytes - self.bytes_gone

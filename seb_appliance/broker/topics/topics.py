@@ -25,6 +25,7 @@ from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.clock import Clock
 from seb_appliance.errors import TopicDiffersError
 from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.tasks import in_slices
 
 _GROUPS_AT_ONCE: Final = 500  # looked at without a break; about a millisecond
 _LAGGING: Final = 10
@@ -90,7 +91,11 @@ class Topics:
 
     def some(self, names: Iterable[str]) -> Iterator[TopicView]:
         """The topics of these names that exist, in their order."""
-        return map(self._view, filter(None, map(self._catalog.find, names)))
+        return map(self._view, self.held(names))
+
+    def held(self, names: Iterable[str]) -> Iterator[Topic]:
+        """As `some`, as the catalog holds them: to go through all of them."""
+        return filter(None, map(self._catalog.find, names))
 
     def record_bytes_of(self, name: str) -> int:
         """How long a value may be; also of a topic that will be made by its first append."""
@@ -278,7 +283,7 @@ class Topics:
         return self._catalog.producers.of_topic(self._catalog.topic(name).topic_id)
 
     async def readers(self, names: Collection[str]) -> dict[str, Readers]:
-        """By name of the existing ones of these topics. Examines all groups, in slices."""
+        """By name of those of these topics that have some. Examines all groups, in slices."""
         topics = [topic for name in names if (topic := self._catalog.find(name)) is not None]
         ends = {topic.topic_id: topic.log_end_offset for topic in topics}
         lags: dict[int, list[tuple[int, str]]] = {topic_id: [] for topic_id in ends}
@@ -292,6 +297,6 @@ class Topics:
             await asyncio.sleep(0)
         return {
             topic.name: Readers(len(found), nlargest(_LAGGING, found))
-            for topic in topics
-            for found in [lags[topic.topic_id]]
+            async for topic in in_slices(topics)
+            if (found := lags[topic.topic_id])
         }

@@ -17,10 +17,10 @@
   });
 
   // A page in the background asks for nothing by itself, and a part of a page that has the focus
-  // stays as it is.
+  // stays as it is, unless htmx can give the focus back, by its id.
   document.addEventListener("htmx:beforeRequest", (event) => {
     const byItself = event.detail.requestConfig.headers["Seb-By-Itself"];
-    const focused = event.detail.target.contains(document.activeElement);
+    const focused = event.detail.target.contains(document.activeElement) && !document.activeElement.matches("a[id]");
     if (byItself && (document.hidden || focused)) event.preventDefault();
   });
 

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from bisect import bisect_right
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter as of
 from typing import Final
 
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.topics.names import Patterns, check_pattern
+from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.topics.topics import Readers
 from seb_appliance.broker.values import TopicView
-from seb_appliance.errors import RefusedError, TopicNotFoundError
+from seb_appliance.errors import BadParameterError, TopicNotFoundError
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.ui.history import TopicRate
-from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
+from seb_appliance.ui.lists import FIELDS as LIST_FIELDS
+from seb_appliance.ui.lists import Column, is_asked, joined, linked, listed, quiet
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 from seb_appliance.ui.pages.topics.topic import (
     FIELDS,
     FORM,
@@ -26,60 +29,65 @@ from seb_appliance.ui.pages.topics.topic import (
     defaults,
     retention,
 )
+from seb_appliance.ui.units import ago, count, rate, size, size_rate, time_tag
 
 routes = Routes()
 _PATH: Final = "/ui/topics"
-_PER_PAGE: Final = 50
 _AT_ONCE: Final = 500  # names matched without a break; a few milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
     view: TopicView
-    records: int
-    last_write_us: int | None
-    retention: str
+    written_us: int | None
     readers: Readers
-    rate: TopicRate | None
+
+    @property
+    def records(self) -> int:
+        return self.view.log_end_offset - self.view.log_start_offset
+
+    @property
+    def largest_lag(self) -> int | None:
+        return self.readers.largest_lag if self.readers.groups else None
 
 
-@routes.get("/topics", {"match", "after"})
+@routes.get("/topics", LIST_FIELDS)
 async def show(visit: Visit) -> ASGIApp:
     return await _list(visit)
 
 
 async def _list(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
-    match, after = visit.form.text("match"), visit.form.text("after")
-    names = visit.broker.topics.names()
-    filter_problem = None
+    words, topics = visit.form.text("filter"), visit.broker.topics
+    names, filter_problem = topics.names(), None
     matching: Sequence[str] = []
     try:
-        matching = await _matching(names, match) if match else names
-    except RefusedError as error:
+        matching = await _matching(names, words) if words else names
+    except BadParameterError as error:
         filter_problem = FormProblem(error.detail, {})
-    first = bisect_right(matching, after)
-    found = matching[first : first + _PER_PAGE]
-    before = first - _PER_PAGE
+    readers: dict[str, Readers] = {}
+    if is_asked(visit, "groups", "lag"):
+        readers = await topics.readers(matching)
+    columns = _columns(visit, lambda topic: readers.get(topic.name, Readers()))
+
+    async def lines(page: Sequence[Topic]) -> list[Line]:
+        return await _lines(visit, [topic.name for topic in page])
+
+    listing = await listed(visit, "topic-rows", columns, list(topics.held(matching)), lines)
     return visit.page(
         "topics",
         parts=["topic-rows"],
-        lines=await _lines(visit, found),
+        address=listing.here if listing.is_chosen else "",
+        # htmx shows no other answer.
+        status=200 if visit.part and not problem else None,
+        listing=listing,
         topics=len(names),
-        match=match,
         filter_problem=filter_problem,
         problem=problem,
         form=FORM,
         more=MORE,
-        defaults=defaults(visit.broker.topics.effective(TopicSettings())),
+        defaults=defaults(topics.effective(TopicSettings())),
         values=problem.values if problem else {},
-        here=link(_PATH, match=match, after=after),
         every_s=limits.SAMPLE_EVERY_S,
-        first=first + 1,
-        matching=len(matching),
-        back=link(_PATH, match=match, after=matching[before - 1] if before > 0 else "")
-        if first
-        else "",
-        on=link(_PATH, match=match, after=found[-1]) if first + len(found) < len(matching) else "",
     )
 
 
@@ -89,12 +97,75 @@ async def create(visit: Visit) -> ASGIApp:
     settings = TopicSettings(**changes_of(visit.form))
     _, made = await visit.broker.topics.create(name, settings, visit.actor)
     said = "is created" if made else "already exists, with these settings"
-    return visit.see_other(f"/ui/topics/{name}", f"The topic {name} {said}.")
+    return visit.see_other(f"{_PATH}/{name}", f"The topic {name} {said}.")
+
+
+def _columns(visit: Visit, readers: Callable[[Topic], Readers]) -> list[Column[Topic, Line]]:
+    now_us, rates, costs = visit.now_us, visit.options.rates, visit.options.topic_costs()
+    effective = visit.broker.topics.with_defaults
+
+    def incoming(line: Line) -> str:
+        found = rates.of(line.view.topic_id)
+        if found is None or not found.records:
+            return "-"
+        return joined(rate(found.records), quiet(size_rate(found.bytes)))
+
+    def kept_ms(topic: Topic) -> float:
+        return float(effective(topic.settings).retention_ms or math.inf)
+
+    def recent(topic: Topic) -> float:
+        found = rates.of(topic.topic_id)
+        return 0.0 if found is None else found.records
+
+    def groups(topic: Topic) -> int:
+        return readers(topic).groups
+
+    def lag(topic: Topic) -> int | None:
+        found = readers(topic)
+        return found.largest_lag if found.groups else None
+
+    def path(line: Line) -> str:
+        return linked(line.view.name, f"{_PATH}/{line.view.name}")
+
+    def cost(line: Line) -> str:
+        return costs(line.view.topic_id).words
+
+    return [
+        Column("name", "Topic", path, of("name")),
+        Column("records", "Records", lambda one: count(one.records), _records, "number"),
+        Column("stored", "Stored", lambda one: size(one.view.bytes), of("size_bytes"), "number"),
+        Column("incoming", "Incoming", incoming, recent, "number"),
+        Column("written", "Last write", lambda one: ago(one.written_us, now_us), of("written_us")),
+        Column("retention", "Retention", lambda one: retention(one.view.effective), kept_ms),
+        Column("groups", "Groups", lambda one: count(one.readers.groups), groups, "number"),
+        Column("lag", "Largest lag", lambda one: count(one.largest_lag), lag, "number"),
+        Column("cost", "Cost this month", cost, lambda one: costs(one.topic_id).amount, "number"),
+        Column(
+            "end",
+            "Log end",
+            lambda one: count(one.view.log_end_offset),
+            of("log_end_offset"),
+            "number",
+            False,
+        ),
+        Column(
+            "created",
+            "Created",
+            lambda one: time_tag(one.view.created_us),
+            of("created_us"),
+            "",
+            False,
+        ),
+    ]
+
+
+def _records(topic: Topic) -> int:
+    return topic.log_end_offset - topic.log_start_offset
 
 
 async def _matching(names: Sequence[str], match: str) -> list[str]:
     """The names that a pattern matches; text without * is looked for anywhere in them, in small or
-    capital letters. Raises BadNameError."""
+    capital letters. Raises BadParameterError."""
     if "*" not in match:
         return [name for name in names if match.lower() in name.lower()]
     pattern = Patterns([check_pattern(match)])
@@ -111,16 +182,13 @@ async def _matching(names: Sequence[str], match: str) -> list[str]:
 
 
 async def _lines(visit: Visit, names: Sequence[str]) -> list[Line]:
-    broker = visit.broker
-    readers = await broker.topics.readers(names)
+    topics = visit.broker.topics
+    readers = await topics.readers(names)
     lines = []
     for name in names:
         try:
-            view = broker.topics.get(name)
-            last_us = await broker.topics.last_write_us(name)
+            view, last_us = topics.get(name), await topics.last_write_us(name)
         except TopicNotFoundError:  # deleted meanwhile
             continue
-        records = view.log_end_offset - view.log_start_offset
-        kept, rate = retention(view.effective), visit.options.rates.of(view.topic_id)
-        lines.append(Line(view, records, last_us, kept, readers.get(name, Readers()), rate))
+        lines.append(Line(view, last_us, readers.get(name, Readers())))
     return lines
