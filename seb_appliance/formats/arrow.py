@@ -6,7 +6,7 @@ Only this file and those who import it need pyarrow.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import accumulate
 from typing import Any, Final
 
@@ -36,20 +36,18 @@ def record_batch(batch: Batch, topic: str, schema: pa.Schema = SCHEMA) -> pa.Rec
     `packed`, the headers as they are stored, and `created` of the batch, in us, if they are
     named."""
     columns, count = batch.columns, batch.header.count
-    made = {
-        "key": _binary(columns.keys, count),
-        "value": _binary(columns.values, count),
-        "topic": pa.repeat(pa.scalar(topic), count),
-        "offset": _offsets(batch),
-        "timestamp": _int64s(columns.timestamps_us, count, schema.field("timestamp").type),
+    make: dict[str, Callable[[pa.DataType], pa.Array]] = {
+        "key": lambda _: _binary(columns.keys, count),
+        "value": lambda _: _binary(columns.values, count),
+        "topic": lambda _: pa.repeat(pa.scalar(topic), count),
+        "offset": lambda _: _offsets(batch),
+        "timestamp": lambda kind: _int64s(columns.timestamps_us, count, kind),
+        "headers": lambda kind: _headers(columns.headers, count, kind),
+        "packed": lambda _: _binary(columns.headers, count),
+        "created": lambda kind: pa.repeat(pa.scalar(batch.header.created_us, kind), count),
     }
-    if "headers" in schema.names:
-        made["headers"] = _headers(columns.headers, count, schema.field("headers").type)
-    if "packed" in schema.names:
-        made["packed"] = _binary(columns.headers, count)
-    if "created" in schema.names:
-        made["created"] = pa.repeat(pa.scalar(batch.header.created_us, pa.int64()), count)
-    return pa.RecordBatch.from_arrays([made[name] for name in schema.names], schema=schema)
+    made = [make[one.name](one.type) for one in schema]
+    return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
 def sliced(whole: pa.RecordBatch, batch: Batch, start: int, end: int) -> pa.RecordBatch:

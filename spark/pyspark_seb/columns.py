@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from crc32c import crc32c
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     DataType,
     LongType,
@@ -21,7 +21,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_seb.declared import COLUMNS
 from pyspark_seb.errors import BadOptionError
+from pyspark_seb.headers import packed_of, pairs_of
 from seb_appliance import limits
 from seb_appliance.formats import arrow, segment
 from seb_appliance.formats import batch as formats
@@ -34,18 +36,21 @@ JOINED_RECORDS: Final = 10_000
 JOINED_BYTES: Final = 4 * 1024 * 1024
 
 
-def spark_schema(*, include_headers: bool) -> StructType:
-    """What a read gives. `headers` is an empty map where a record has none."""
-    headers = StructField("headers", MapType(StringType(), BinaryType()), nullable=False)
+_PAIR: Final = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
+
+
+def spark_schema(names: Iterable[str] = COLUMNS, *, headers_as_array: bool = False) -> StructType:
+    """What a read gives. `headers` is empty where a record has none."""
+    kinds: dict[str, DataType] = {
+        "key": BinaryType(),
+        "value": BinaryType(),
+        "headers": ArrayType(_PAIR) if headers_as_array else MapType(StringType(), BinaryType()),
+        "topic": StringType(),
+        "offset": LongType(),
+        "timestamp": TimestampType(),
+    }
     return StructType(
-        [
-            StructField("key", BinaryType()),
-            StructField("value", BinaryType()),
-            *([headers] if include_headers else []),
-            StructField("topic", StringType(), nullable=False),
-            StructField("offset", LongType(), nullable=False),
-            StructField("timestamp", TimestampType(), nullable=False),
-        ]
+        [StructField(name, kinds[name], nullable=name in {"key", "value"}) for name in names]
     )
 
 
@@ -64,6 +69,9 @@ format has them; `timestamp`, and `created` of the record's batch, in us."""
 
 
 _ARROW: Final[dict[type[DataType], pa.DataType]] = {
+    ArrayType: pa.list_(
+        pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    ),
     BinaryType: pa.binary(),
     LongType: pa.int64(),
     MapType: pa.map_(pa.string(), pa.binary()),
@@ -85,6 +93,11 @@ class ArrowBatches:
     def __init__(self, topic: str, schema: pa.Schema) -> None:
         self._topic = topic
         self._schema = schema
+        self._stored = schema  # what is made of a stored batch at first
+        self._pairs_at = -1
+        if "headers" in schema.names and pa.types.is_list(schema.field("headers").type):
+            self._pairs_at = schema.names.index("headers")
+            self._stored = schema.set(self._pairs_at, pa.field("packed", pa.binary()))
         self._parts: list[pa.RecordBatch] = []
         self._records = self._bytes = 0
 
@@ -112,8 +125,25 @@ class ArrowBatches:
         self._records = self._bytes = 0
 
     def _of(self, batch: Batch, start: int, end: int) -> pa.RecordBatch:
-        whole = arrow.record_batch(batch, self._topic, self._schema)
-        return arrow.sliced(whole, batch, start, end)
+        whole = arrow.record_batch(batch, self._topic, self._stored)
+        part = arrow.sliced(whole, batch, start, end)
+        if self._pairs_at < 0:
+            return part
+        columns = part.columns
+        kind = self._schema.field("headers").type
+        columns[self._pairs_at] = _pairs(columns[self._pairs_at], kind)
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+
+def _pairs(packed: pa.Array, kind: pa.DataType) -> pa.Array:
+    if packed.null_count == len(packed):  # no record of the batch has headers
+        starts = pa.repeat(pa.scalar(0, pa.int32()), len(packed) + 1)
+        return pa.ListArray.from_arrays(starts, pa.array([], kind.value_type), type=kind)
+    rows = [
+        [{"key": name, "value": value} for name, value in pairs_of(item)]
+        for item in packed.to_pylist()
+    ]
+    return pa.array(rows, kind)
 
 
 # Rows of a DataFrame as record batches to be appended, made from Arrow's buffers.
@@ -130,7 +160,7 @@ WORTH_IT: Final = 0.9
 _COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "key": (BinaryType, StringType),
     "value": (BinaryType, StringType),
-    "headers": (MapType,),
+    "headers": (MapType, ArrayType),
     "topic": (StringType,),
     "timestamp": (TimestampType,),
 }
@@ -147,11 +177,15 @@ class RowSchema:
         """Raises BadOptionError."""
         for field in schema.fields:
             kinds = _COLUMNS.get(field.name)
-            if kinds is None or not isinstance(field.dataType, kinds):
+            is_known = kinds is not None and isinstance(field.dataType, kinds)
+            if is_known and isinstance(field.dataType, ArrayType):
+                pair = field.dataType.elementType
+                is_known = isinstance(pair, StructType) and pair.names == _PAIR.names
+            if not is_known:
                 raise BadOptionError(
                     f"column {field.name} of type {field.dataType.simpleString()}: written are "
-                    "key and value (binary or string), headers (map of string to binary), topic "
-                    "(string) and timestamp"
+                    "key and value (binary or string), headers (map of string to binary, or array "
+                    "of struct<key: string, value: binary>), topic (string) and timestamp"
                 )
         if "value" not in schema.names:
             raise BadOptionError("the column value is missing")
@@ -238,15 +272,18 @@ def _binary(column: pa.Array) -> BinaryColumn:
 
 
 def _packed(column: pa.Array) -> BinaryColumn | None:
-    """Headers as they are stored: a msgpack map of text to bytes, nothing for none."""
+    """Headers as they are stored, nothing for none. A null of a map is left out."""
+    is_map = pa.types.is_map(column.type)
     packed = []
-    for pairs in column.to_pylist():
-        named = {
-            name: value.encode() if isinstance(value, str) else value
-            for name, value in pairs or ()
-            if value is not None
-        }
-        packed.append(msgspec.msgpack.encode(named) if named else b"")
+    for row in column.to_pylist():
+        pairs = row or [] if is_map else [(one["key"], one["value"]) for one in row or ()]
+        packed.append(
+            packed_of(
+                (name, value.encode() if isinstance(value, str) else value)
+                for name, value in pairs
+                if value is not None or not is_map
+            )
+        )
     return BinaryColumn.of(packed) if any(packed) else None
 
 

@@ -1,66 +1,22 @@
-"""The options of `format("seb")`, and the topics and offsets that they name.
-
-All options are checked here, because Spark itself ignores unknown ones.
-"""
+"""What was asked of `format("seb")`: the values of options, the topics, and the offsets."""
 
 from __future__ import annotations
 
-import json
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
-from urllib.parse import urlsplit
+from typing import Any, Final
 
+from pyspark_seb import declared
 from pyspark_seb.client import Appliance
+from pyspark_seb.declared import Place, Use
 from pyspark_seb.errors import (
     ApplianceError,
     BadOptionError,
     RecordsGoneError,
     TopicChangedError,
 )
-
-READ_OPTIONS: Final = (
-    "url",
-    "tokenFile",
-    "topics",
-    "group",
-    "startingOffsets",
-    "endingOffsets",
-    "maxRecordsPerTrigger",
-    "minPartitions",
-    "failOnDataLoss",
-    "includeHeaders",
-    "transport",
-)
-WRITE_OPTIONS: Final = ("url", "tokenFile", "topic", "producerId")
-# What Spark itself puts among the options of a stream's sink.
-_OF_SPARK: Final = frozenset({"checkpointlocation", "queryname", "path"})
-_SECRET: Final = re.compile(r"token|key|secret|password|authorization", re.IGNORECASE)
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
-_PATTERN: Final = re.compile(r"([A-Za-z0-9_-]+|\*\*?)(\.([A-Za-z0-9_-]+|\*\*?))*")
-_WORDS: Final = {"starting": ("committed", "earliest", "latest"), "ending": ("latest",)}
-_TIME: Final = re.compile(r"@?(\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d))")
-
-Transport = Literal["api", "direct"]
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where reading begins or ends, as the user said: one place for all topics, or by topic.
-    Texts are `committed`, `earliest`, `latest`, a number, or `@` and a time."""
-
-    everywhere: str | None = None
-    by_topic: Mapping[str, str] | None = None
-
-    def of(self, topic: str) -> str:
-        """Raises BadOptionError for a topic that was left out."""
-        if self.everywhere is not None:
-            return self.everywhere
-        assert self.by_topic is not None
-        if topic not in self.by_topic:
-            raise BadOptionError(f"the offsets by topic say nothing about topic {topic!r}")
-        return self.by_topic[topic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +26,17 @@ class ReadOptions:
     topics: tuple[str, ...]
     group: str | None
     starting: Place
+    has_starting: bool  # the user said where
     ending: Place
     max_records_per_trigger: int | None
+    min_records_per_trigger: int
+    max_trigger_delay_s: float
     min_partitions: int
+    records_per_task: int
     fail_on_data_loss: bool
-    include_headers: bool
-    transport: Transport
+    columns: tuple[str, ...]
+    headers_as_array: bool
+    is_direct: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,137 +51,67 @@ class WriteOptions:
     checkpoint: str | None = None
 
 
-def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """Raises BadOptionError."""
-    options = _known(given, READ_OPTIONS)
-    group = options.get("group")
-    if group is not None and not _NAME.fullmatch(group):
-        raise BadOptionError(f"group={group!r} is no group name")
-    starting = _place(options.get("startingOffsets"), "starting")
+def read_options(given: Mapping[str, str], use: Use | None = None) -> ReadOptions:
+    """`use`: what they are given for, if it is known: an option without effect is then told on
+    stderr, and an end of a stream is refused. Raises BadOptionError."""
+    options = declared.recognized(given, declared.READ)
+    group = options.get(declared.GROUP)
+    starting = options.get(declared.STARTING)
     if starting is None:
         starting = Place("committed" if group else "earliest")
-    wanted = [starting.everywhere, *(starting.by_topic or {}).values()]
+    wanted = {starting.everywhere, *(starting.by_topic or {}).values()}
     if "committed" in wanted and group is None:
         raise BadOptionError("startingOffsets=committed needs the option group")
+    if use is not None:
+        _check_use(options, use)
+        if use == "batch" and group is not None and "committed" not in wanted:
+            say(f"the option group has no effect: {options.used(declared.STARTING)} is given")
+    columns = options.get(declared.SHOWN) or declared.COLUMNS
+    if options.get(declared.WITH_HEADERS) is False:
+        columns = tuple(name for name in columns if name != "headers")
     return ReadOptions(
-        url=_url(options),
-        token_file=_needed(options, "tokenFile"),
-        topics=_topics(_needed(options, "topics")),
+        url=options.needed(declared.URL),
+        token_file=options.needed(declared.TOKEN_FILE),
+        topics=options.needed(declared.TOPICS),
         group=group,
         starting=starting,
-        ending=_place(options.get("endingOffsets"), "ending") or Place("latest"),
-        max_records_per_trigger=_number(options, "maxRecordsPerTrigger"),
-        min_partitions=_number(options, "minPartitions") or 1,
-        fail_on_data_loss=_flag(options, "failOnDataLoss", default=True),
-        include_headers=_flag(options, "includeHeaders", default=True),
-        transport=_transport(options.get("transport", "api")),
+        has_starting=options.get(declared.STARTING) is not None,
+        ending=options.get(declared.ENDING) or Place("latest"),
+        max_records_per_trigger=options.get(declared.MOST),
+        min_records_per_trigger=options.get(declared.LEAST) or 1,
+        max_trigger_delay_s=options.get(declared.DELAY) or 900.0,
+        min_partitions=options.get(declared.MIN_PARTITIONS) or 1,
+        records_per_task=options.get(declared.TASK_RECORDS) or RECORDS_PER_TASK,
+        fail_on_data_loss=options.get(declared.FAIL_ON_LOSS) is not False,
+        columns=columns,
+        headers_as_array=options.get(declared.HEADERS_AS) == "array",
+        is_direct=options.get(declared.TRANSPORT) == "direct",
     )
+
+
+def _check_use(options: declared.Given, use: Use) -> None:
+    for name in options.useless(use):
+        if name.startswith("ending"):
+            raise BadOptionError(f"{name} is of batches: a stream ends when it is stopped")
+        say(f"the option {name} has no effect in a {use}")
+
+
+def say(text: str) -> None:
+    """To the driver's log: Spark has no other way for a source in Python."""
+    print(f"seb: {text}", file=sys.stderr)  # noqa: T201
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
     """Raises BadOptionError."""
-    options = _known(given, WRITE_OPTIONS, also=_OF_SPARK)
-    topic = options.get("topic")
-    if topic is not None and not _NAME.fullmatch(topic):
-        raise BadOptionError(f"topic={topic!r} is no topic name")
-    producer_id = options.get("producerId")
-    if producer_id is not None and not _NAME.fullmatch(producer_id):
-        raise BadOptionError(f"producerId={producer_id!r}: letters, digits and . _ - are taken")
+    options = declared.recognized(given, ("write",))
     checkpoint = {name.lower(): value for name, value in given.items()}.get("checkpointlocation")
-    token_file = _needed(options, "tokenFile")
-    return WriteOptions(_url(options), token_file, topic, producer_id, checkpoint)
-
-
-def _known(
-    given: Mapping[str, str], names: tuple[str, ...], also: frozenset[str] = frozenset()
-) -> dict[str, str]:
-    """By the names as they are written here. Spark does not keep upper and lower case."""
-    known = {name.lower(): name for name in names}
-    found = {}
-    for name, value in given.items():
-        if name.lower() in known:
-            found[known[name.lower()]] = value.strip()
-        elif name.lower() not in also:
-            hint = ""
-            if _SECRET.search(name):
-                hint = " An API key is never an option, where plans show it: put it into a file."
-            raise BadOptionError(f"unknown option {name!r}; known here: {', '.join(names)}.{hint}")
-    return found
-
-
-def _needed(options: dict[str, str], name: str) -> str:
-    if not options.get(name):
-        raise BadOptionError(f"the option {name} is missing")
-    return options[name]
-
-
-def _url(options: dict[str, str]) -> str:
-    url = _needed(options, "url").rstrip("/")
-    parts = urlsplit(url)
-    plain = parts.scheme in {"http", "https"} and parts.hostname and not parts.path
-    if not plain or parts.query or "@" in parts.netloc:
-        raise BadOptionError("url is http(s)://host[:port] of the appliance, and nothing more")
-    return url
-
-
-def _topics(text: str) -> tuple[str, ...]:
-    named = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
-    for name in named:
-        if not _PATTERN.fullmatch(name):
-            raise BadOptionError(f"topics: {name!r} is neither a topic's name nor a pattern")
-    return named
-
-
-def _place(text: str | None, which: str) -> Place | None:
-    if text is None:
-        return None
-    if not text.startswith("{"):
-        return Place(everywhere=_position(text, which))
-    try:
-        by_topic = json.loads(text)
-    except ValueError as error:
-        raise BadOptionError(f"{which}Offsets begins with {{ and is not JSON: {error}") from error
-    for topic, value in by_topic.items():
-        if not isinstance(value, str | int) or isinstance(value, bool):
-            raise BadOptionError(f"{which}Offsets of topic {topic!r} is neither text nor number")
-    return Place(
-        by_topic={topic: _position(str(value), which) for topic, value in by_topic.items()}
+    return WriteOptions(
+        options.needed(declared.URL),
+        options.needed(declared.TOKEN_FILE),
+        options.get(declared.TOPIC),
+        options.get(declared.PRODUCER_ID),
+        checkpoint,
     )
-
-
-def _position(text: str, which: str) -> str:
-    if text in _WORDS[which] or re.fullmatch(r"\d{1,16}", text):
-        return text
-    if found := _TIME.fullmatch(text):
-        return f"@{found[1]}"
-    raise BadOptionError(
-        f"{which}Offsets={text!r} is none of {', '.join(_WORDS[which])}, a number, a time as "
-        '2026-11-21T10:00:00Z, and JSON by topic as {"orders": 17}'
-    )
-
-
-def _number(options: dict[str, str], name: str) -> int | None:
-    text = options.get(name)
-    if text is None:
-        return None
-    if not re.fullmatch(r"\d{1,15}", text) or int(text) < 1:
-        raise BadOptionError(f"{name}={text!r} is not a number from 1 on")
-    return int(text)
-
-
-def _flag(options: dict[str, str], name: str, *, default: bool) -> bool:
-    text = options.get(name, str(default)).lower()
-    if text not in {"true", "false"}:
-        raise BadOptionError(f"{name}={text!r} is neither true nor false")
-    return text == "true"
-
-
-def _transport(text: str) -> Transport:
-    if text == "api":
-        return "api"
-    if text == "direct":
-        return "direct"
-    raise BadOptionError(f"transport={text!r} is neither api nor direct")
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +147,10 @@ def find_topics(appliance: Appliance, wanted: Iterable[str]) -> dict[str, TopicL
     """The topics of names and patterns, by name. Raises ApplianceError for a name that is not."""
     found: dict[str, TopicLog] = {}
     for name in wanted:
-        if "*" in name:
+        if name.startswith("/"):  # a regular expression
+            every = appliance.get("/v1/topics").json()["topics"]
+            listed = [one for one in every if re.fullmatch(name[1:-1], one["topic"])]
+        elif "*" in name:
             listed = appliance.get("/v1/topics", pattern=name).json()["topics"]
         else:
             listed = [appliance.get(f"/v1/topics/{name}").json()]
@@ -358,6 +252,9 @@ def _offset_of(appliance: Appliance, log: TopicLog, text: str) -> int:
         return log.log_start_offset
     if text == "latest":
         return log.log_end_offset
+    if text.startswith("latest-"):
+        back = int(text.removeprefix("latest-"))
+        return max(log.log_start_offset, log.log_end_offset - back)
     if not text.startswith("@"):
         return int(text)
     path = f"/v1/topics/{log.topic}/records"
@@ -370,13 +267,15 @@ def _offset_of(appliance: Appliance, log: TopicLog, text: str) -> int:
 RECORDS_PER_TASK: Final = 500_000
 
 
-def split(ranges: Sequence[TopicRange], min_partitions: int) -> list[TopicRange]:
-    """The same offsets in parts of at most RECORDS_PER_TASK, and at least `min_partitions` of them
-    where there are records enough. Empty ranges go."""
+def split(
+    ranges: Sequence[TopicRange], min_partitions: int, records_per_task: int = RECORDS_PER_TASK
+) -> list[TopicRange]:
+    """The same offsets in parts of at most `records_per_task`, and at least `min_partitions` of
+    them where there are records enough. Empty ranges go."""
     total = sum(map(len, ranges))
     if not total:
         return []
-    most = min(RECORDS_PER_TASK, max(1, total // min_partitions))
+    most = min(records_per_task, max(1, total // min_partitions))
     parts = []
     for whole in ranges:
         count = -(-len(whole) // most)

@@ -194,7 +194,7 @@ def read_range(
 def _parts(
     appliance: Appliance, options: ReadOptions, wanted: TopicRange, at: int
 ) -> Iterator[Stored]:
-    if options.transport == "direct":
+    if options.is_direct:
         by_segments = SegmentReader(appliance, wanted)
         return by_segments.read(at, lambda begin, end: by_api(appliance, wanted, begin, end))
     return by_api(appliance, wanted, at, wanted.end)

@@ -44,11 +44,11 @@ class DefaultSource(DataSource):
         later, each action would read up to a different "latest"."""
         options = read_options(self.options)
         self._ranges = _resolved(options)
-        return spark_schema(include_headers=options.include_headers)
+        return _schema(options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        options = read_options(self.options)
-        ours = spark_schema(include_headers=options.include_headers)
+        options = read_options(self.options, "batch")
+        ours = _schema(options)
         if schema.simpleString() != ours.simpleString():
             raise BadOptionError(f"the schema is {ours.simpleString()}: leave .schema(…) out")
         if self._ranges is None:
@@ -84,10 +84,15 @@ class SebReader(DataSourceReader):
         self._ranges = ranges
 
     def partitions(self) -> list[RangePartition]:
-        return partitions_of(split(self._ranges, self._options.min_partitions))
+        options = self._options
+        return partitions_of(split(self._ranges, options.min_partitions, options.records_per_task))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return read_partition(self._options, partition, self._schema)
+
+
+def _schema(options: ReadOptions) -> StructType:
+    return spark_schema(options.columns, headers_as_array=options.headers_as_array)
 
 
 def _resolved(options: ReadOptions) -> list[TopicRange]:

@@ -6,7 +6,8 @@ The offset of a stream, as its checkpoint has it: `{"orders": {"topic_id": 3, "o
 from __future__ import annotations
 
 import json
-import sys
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
+    ReadMinRows,
     SupportsTriggerAvailableNow,
 )
 from pyspark.sql.types import StructType
@@ -34,6 +36,7 @@ from pyspark_seb.options import (
     find_topics,
     group_topics,
     read_options,
+    say,
     share,
     split,
     start_of,
@@ -54,6 +57,7 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._initial: StreamOffset | None = None
         self._target: StreamOffset | None = None  # of a run that ends with what is there now
         self._published: StreamOffset = {}
+        self._batch_s = -math.inf  # when the last batch was planned
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_given": self._given, "_schema": self._schema}
@@ -71,8 +75,11 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's
-        most = self._options.max_records_per_trigger
-        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+        options = self._options
+        if options.max_records_per_trigger is not None:
+            return ReadMaxRows(options.max_records_per_trigger)
+        least = options.min_records_per_trigger
+        return ReadMinRows(least) if least > 1 else ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's
         self._target = _ends(self._topics())
@@ -85,8 +92,14 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is None:
             start = self.initialOffset()
         self._publish(start)
+        topics = self._topics()
+        if not isinstance(limit, ReadAllAvailable) and self._is_early(start, topics):
+            return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return next_end(start, self._topics(), self._target, most)
+        end = next_end(start, topics, self._target, most)
+        if end != start:
+            self._batch_s = time.monotonic()
+        return end
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[RangePartition]:
         topics = self._topics()
@@ -94,7 +107,8 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._range(topic, start.get(topic), at, topics.get(topic)) for topic, at in end.items()
         ]
         planned = [found for found in ranges if found is not None]
-        return partitions_of(split(planned, self._options.min_partitions))
+        options = self._options
+        return partitions_of(split(planned, options.min_partitions, options.records_per_task))
 
     def commit(self, end: StreamOffset) -> None:
         """Spark says this one batch late, and never of the last one: see `latestOffset`."""
@@ -128,7 +142,7 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _connected(self) -> tuple[ReadOptions, Appliance]:
         if self._made is None:
-            options = read_options(self._given)
+            options = read_options(self._given, "stream")
             if options.group is None:
                 raise BadOptionError("a stream needs the option group: it pins the first start")
             self._made = options, Appliance(options.url, options.token_file)
@@ -136,6 +150,16 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _topics(self) -> dict[str, TopicLog]:
         return find_topics(self._appliance, self._options.topics)
+
+    def _is_early(self, start: StreamOffset, topics: Mapping[str, TopicLog]) -> bool:
+        """Too few records wait, and not too long. A run that ends with what is there waits for
+        no more, nor does a stream that was started just now."""
+        options = self._options
+        return (
+            self._target is None
+            and time.monotonic() < self._batch_s + options.max_trigger_delay_s
+            and sum(backlogs(start, _ends(topics)).values()) < options.min_records_per_trigger
+        )
 
     def _pinned(self) -> StreamOffset:
         """The group's offsets; those that it lacks are committed first, if nobody else does."""
@@ -171,6 +195,11 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 f"{self._group!r} stands at {at.offset}. A stream begins where its group stands: "
                 "reset the group, or name another one."
             )
+        if self._options.has_starting and wanted not in {"committed", str(at.offset)}:
+            say(
+                f"startingOffsets={wanted} has no effect on topic {log.topic!r}: group "
+                f"{self._group!r} stands at {at.offset}, and the stream begins there"
+            )
 
     def _publish(self, done: StreamOffset) -> None:
         """Commit the stream's offsets for the group. A failure goes to the driver's stderr, and the
@@ -185,7 +214,7 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             commit(self._appliance, self._group, offsets)
         except ApplianceError as error:
-            print(f"seb: group {self._group} was not moved: {error}", file=sys.stderr)  # noqa: T201
+            say(f"group {self._group} was not moved: {error}")
             return
         self._published = done
 
@@ -217,12 +246,8 @@ def next_end(
     """Where a batch ends that begins at `start` and takes at most about `most` records. Raises
     TopicChangedError."""
     ends = target or _ends(topics)
-    backlogs = {
-        topic: max(0, ends[topic]["offset"] - at["offset"])
-        for topic, at in start.items()
-        if topic in ends and ends[topic]["topic_id"] == at["topic_id"]
-    }
-    shares = backlogs if most is None else share(backlogs, most)
+    waiting = backlogs(start, ends)
+    shares = waiting if most is None else share(waiting, most)
     end: StreamOffset = {}
     for topic, at in start.items():
         log = topics.get(topic)
@@ -235,6 +260,15 @@ def next_end(
         if topic not in start:  # new: this batch notes where it begins, the next one reads
             end[topic] = {"topic_id": log.topic_id, "offset": log.log_start_offset}
     return end
+
+
+def backlogs(start: StreamOffset, ends: StreamOffset) -> dict[str, int]:
+    """How many offsets of each topic wait."""
+    return {
+        topic: max(0, ends[topic]["offset"] - at["offset"])
+        for topic, at in start.items()
+        if topic in ends and ends[topic]["topic_id"] == at["topic_id"]
+    }
 
 
 def _ends(topics: Mapping[str, TopicLog]) -> StreamOffset:

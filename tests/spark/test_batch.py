@@ -89,6 +89,37 @@ def test_places_are_numbers_words_times_and_json(spark, house) -> None:
     assert load(spark, house, topics=f"{topic},{other}", startingOffsets="earliest").count() == 110
 
 
+def test_the_kafka_source_s_options_read_the_same(spark, house) -> None:
+    topic = house.name()
+    house.produce(topic, 100)
+
+    def count(**options: object) -> int:
+        return load(spark, house, **options).count()
+
+    assert count(subscribe=topic, startingOffsets=f'{{"{topic}": {{"0": 90}}}}') == 10
+    assert count(subscribePattern=f"{topic[:-1]}[{topic[-1]}]", startingOffsets="latest-7") == 7
+    assert count(assign=f'{{"{topic}": [0]}}', endingOffsets=f'{{"{topic}": -1}}') == 100
+    at_40_ms = START_US // 1000 + 40_000
+    assert count(topics=topic, startingTimestamp=at_40_ms) == 60
+    assert count(topics=topic, endingOffsetsByTimestamp=f'{{"{topic}": {at_40_ms}}}') == 40
+    frame = load(spark, house, topics=topic, maxRecordsPerPartition=30)
+    assert frame.rdd.getNumPartitions() == 4
+
+
+def test_headers_are_pairs_where_they_are_asked_for(spark, house) -> None:
+    topic = house.name()
+    rows = [(b"a", [("x", b"1"), ("x", b"2"), ("y", None)]), (b"b", []), (b"c", None)]
+    kind = "value binary, headers array<struct<key: string, value: binary>>"
+    frame = spark.createDataFrame(rows, kind).coalesce(1)
+    frame.write.format("seb").mode("append").options(**house.options(topic=topic)).save()
+    given = {"topics": topic, "headersAs": "array", "columns": "headers,offset"}
+    found = load(spark, house, **given).orderBy("offset").collect()
+    headers = [[(one.key, one.value) for one in row.headers] for row in found]
+    assert headers == [[("x", b"1"), ("x", b"2"), ("y", None)], [], []]
+    maps = load(spark, house, topics=topic).orderBy("offset").collect()
+    assert maps[0].headers["x"] == b"2"
+
+
 def test_a_filter_is_spark_s_own_work(spark, house) -> None:
     """Pitfall 2: a source that takes filters over cannot be read unless a setting is on."""
     topic = house.name()

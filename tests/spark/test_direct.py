@@ -13,7 +13,7 @@ from pyspark_seb.reading import read_range
 from tests.spark.conftest import House, value_of
 
 COUNT, SIZE = 60_000, 200
-SCHEMA = arrow_schema(spark_schema(include_headers=False))
+SCHEMA = arrow_schema(spark_schema(["key", "value", "topic", "offset", "timestamp"]))
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,13 @@ from pyspark_seb.columns import (  # noqa: E402  # noqa: E402
     record_batches,
     spark_schema,
 )
+from pyspark_seb.headers import RAW, packed_of, pairs_of  # noqa: E402
 
 from seb_appliance.formats import batch  # noqa: E402
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s  # noqa: E402
 
-SCHEMA = arrow_schema(spark_schema(include_headers=True))
+SCHEMA = arrow_schema(spark_schema())
+ARRAYS = arrow_schema(spark_schema(headers_as_array=True))
 ALL = RowSchema(frozenset({"key", "value", "headers", "timestamp"}))
 
 RECORD = st.tuples(
@@ -101,6 +103,37 @@ def test_rows_are_what_is_appended(records, begin) -> None:
     found = [part for body, _ in bodies for part in back.take(body, 0, 100)]
     rows = [(key, value, heads, at) for key, value, heads, _, at in rows_of([*found, *back.rest()])]
     assert rows == records[begin:]
+
+
+PAIRS = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=200)), max_size=4)
+
+
+@given(st.lists(PAIRS, min_size=1, max_size=6))
+def test_headers_as_pairs_are_kept_with_repetitions_and_nulls(headers) -> None:
+    kind = ARRAYS.field("headers").type
+    rows = [[{"key": name, "value": value} for name, value in pairs] for pairs in headers]
+    values = pa.array([b"v"] * len(rows), pa.binary())
+    made = pa.RecordBatch.from_arrays([values, pa.array(rows, kind)], names=["value", "headers"])
+    back = ArrowBatches("orders", ARRAYS)
+    bodies = list(record_batches(RowSchema(frozenset({"value", "headers"})), made, 0))
+    found = [part for body, _ in bodies for part in back.take(body, 0, 100)]
+    batches = [*found, *back.rest()]
+    assert all(one.schema.equals(ARRAYS) for one in batches)
+    assert [row["headers"] for one in batches for row in one.to_pylist()] == rows
+
+
+@given(st.binary(max_size=12))
+def test_a_header_section_of_other_bytes_is_a_header_like_any_other(raw) -> None:
+    """Anyone may send a header of that name."""
+    pairs = pairs_of(msgspec.msgpack.encode({RAW: raw}))
+    assert pairs == [(RAW, raw)] or packed_of(pairs) or pairs == []
+
+
+def test_only_the_columns_that_are_asked_for_are_made() -> None:
+    schema = arrow_schema(spark_schema(["offset", "value"]))
+    made = ArrowBatches("orders", schema)
+    [found] = [*made.take(encoded([(b"k", b"v", {}, 7)] * 2, 5), 6, 7), *made.rest()]
+    assert found.to_pydict() == {"offset": [6], "value": [b"v"]}
 
 
 def test_a_batch_holds_no_more_than_it_may() -> None:

@@ -8,8 +8,17 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
+from pyspark_seb import stream_reader
 from pyspark_seb.errors import TopicChangedError
-from pyspark_seb.options import RECORDS_PER_TASK, TopicLog, TopicRange, share, split
+from pyspark_seb.options import (
+    RECORDS_PER_TASK,
+    TopicLog,
+    TopicRange,
+    read_options,
+    share,
+    split,
+)
 from pyspark_seb.reading import RangePartition, partitions_of
 from pyspark_seb.stream_reader import SebStreamReader, next_end
 
@@ -72,8 +81,10 @@ def test_a_topic_that_went_away_ends_a_stream(topics) -> None:
 class Reader(SebStreamReader):
     """Of one topic, without an appliance. Pitfall 18: Spark may ask for an end without a start."""
 
-    def __init__(self, log: TopicLog) -> None:
-        super().__init__({"url": "http://seb", "tokenFile": "k", "topics": "a"}, None)
+    def __init__(self, log: TopicLog, **more: str) -> None:
+        given = {"url": "http://seb", "tokenFile": "k", "topics": "a", "group": "g", **more}
+        super().__init__(given, None)
+        self._made = read_options(given), None
         self.log = log
         self.published: list[object] = []
         self._initial = {"a": at(2)}
@@ -89,6 +100,24 @@ def test_an_end_can_be_asked_for_without_a_start() -> None:
     reader = Reader(TopicLog("a", 1, 0, 9))
     assert reader.latestOffset() == {"a": at(9)}
     assert reader.published == [{"a": at(2)}]
+
+
+def test_a_batch_waits_for_its_least_records_and_not_for_ever(monkeypatch) -> None:
+    now_s = [1000.0]
+    monkeypatch.setattr(stream_reader.time, "monotonic", lambda: now_s[0])
+    reader = Reader(TopicLog("a", 1, 0, 9), minOffsetsPerTrigger="5", maxTriggerDelay="30s")
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(5)
+    assert reader.latestOffset({"a": at(7)}, limit) == {"a": at(9)}  # it was started just now
+    assert reader.latestOffset({"a": at(5)}, limit) == {"a": at(5)}
+    assert reader.latestOffset({"a": at(4)}, limit) == {"a": at(9)}
+    now_s[0] += 29
+    assert reader.latestOffset({"a": at(8)}, limit) == {"a": at(8)}
+    assert reader.latestOffset({"a": at(8)}, ReadAllAvailable()) == {"a": at(9)}
+    now_s[0] += 31
+    assert reader.latestOffset({"a": at(8)}, limit) == {"a": at(9)}
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset({"a": at(8)}, limit) == {"a": at(9)}
 
 
 def test_a_start_behind_the_end_is_an_error_and_not_an_empty_batch() -> None:
