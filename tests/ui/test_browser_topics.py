@@ -131,7 +131,8 @@ def test_records_are_read_searched_and_chosen_by_the_keyboard(
         log_in(page)
         page.goto("/ui/topics/stock/records?start=earliest")
         lines = page.locator(".record summary")
-        lines.first.focus()
+        page.keyboard.press("j")
+        expect(lines.first).to_be_focused()
         page.keyboard.press("j")
         page.keyboard.press("ArrowDown")
         expect(lines.nth(2)).to_be_focused()
@@ -140,14 +141,18 @@ def test_records_are_read_searched_and_chosen_by_the_keyboard(
         assert page.evaluate("CSS.highlights.get('json-key').size") > 0
         page.get_by_label("JSON value").fill("$.count > 6")
         page.get_by_label("Contains text").fill("count")
-        page.get_by_label("Columns").fill("count")
         page.keyboard.press("Enter")
+        page.get_by_role("link", name="Add the column count").click()
         expect(page.locator("td.cell").first).to_have_text("7")
         expect(page.locator(".record summary mark").first).to_have_text("count")
         page.get_by_label("Choose all records of this page").check()
         shown = page.locator("tbody tr").count()
         assert page.locator("input[name=offset][type=checkbox]:checked").count() == shown
         page.locator("tbody th a").first.click()
+        page.keyboard.press("ArrowRight")
+        expect(page.get_by_role("heading", name="Record 8")).to_be_visible()
+        page.keyboard.press("k")
+        expect(page.get_by_role("heading", name="Record 7")).to_be_visible()
         page.get_by_role("button", name="Copy").click()
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         value = page.locator("#value pre").text_content()
@@ -156,6 +161,34 @@ def test_records_are_read_searched_and_chosen_by_the_keyboard(
         page.get_by_label("Value", exact=True).select_text()
         page.keyboard.press("Control+v")  # what was copied without the clipboard's interface
         expect(page.get_by_label("Value", exact=True)).to_have_value(value or "")
+
+
+def test_times_are_picked_in_the_time_of_the_browser_and_asked_in_utc(
+    chromium: Browser, seb: Serving
+) -> None:
+    path = "/ui/topics/stock/records?start=end"
+    with visiting(chromium, seb, timezone_id="Asia/Kolkata") as page:
+        log_in(page)
+        page.goto(f"{path}&from=2026-01-02T20:00:00")
+        begin = page.get_by_label("From (", exact=False)
+        expect(begin).to_have_value("2026-01-03T01:30")
+        expect(page.get_by_text("UTC 2026-01-02 20:00:00")).to_be_visible()
+        begin.fill("2026-01-03T00:30:15")
+        expect(page.get_by_text("UTC 2026-01-02 19:00:15")).to_be_visible()
+        page.get_by_role("button", name="Search").click()
+        page.wait_for_url("**from=2026-01-02T19%3A00%3A15&to=&**")
+        page.get_by_role("button", name="24 h").click()
+        expect(begin).not_to_have_value("")
+        expect(page.locator("tbody tr")).to_have_count(25)
+        page.get_by_label("Record key", exact=True).fill("sku-2")
+        page.get_by_role("button", name="Search").click()
+        expect(page.locator("tbody .key").first).to_have_text("sku-2")
+        page.get_by_role("link", name="Follow live").click()
+        expect(page.get_by_label("Record key", exact=True)).to_have_value("sku-2")
+        page.get_by_role("button", name="Search stored records").click()
+        page.locator(".record summary").first.click()
+        page.get_by_role("link", name="History of the key").first.click()
+        expect(page.get_by_role("heading", name="sku-2")).to_be_visible()
 
 
 def test_a_page_is_found_by_the_keyboard(chromium: Browser, seb: Serving) -> None:
@@ -188,7 +221,8 @@ def test_all_of_it_works_without_javascript(chromium: Browser, seb: Serving) -> 
         page.get_by_role("button", name="Save").click()
         expect(page.get_by_role("status")).to_contain_text("saved")
         page.get_by_role("link", name="Records").click()
-        page.get_by_label("From").select_option("earliest")
+        page.get_by_text("Order, columns, format").click()
+        page.get_by_label("Order").select_option("earliest")
         page.get_by_label("Contains text").fill('"count": 7,')
         page.get_by_role("button", name="Search").click()
         expect(page.locator("tbody tr")).to_have_count(1)

@@ -118,7 +118,7 @@ async def test_chosen_records_are_shown_and_then_sent(
     answer = await admin.client.post(
         "/ui/topics/from/send", data=fields, headers={"origin": admin.origin}
     )
-    assert answer.headers["location"] == "/ui/topics/to/records?start=offset&at=0"
+    assert answer.headers["location"] == "/ui/topics/to/records?start=earliest&at=0"
     assert await records(seb, "to") == [
         {"key": f"k{number}", "value": f"v{number}", "headers": {"a": "b"}} for number in (1, 3)
     ]

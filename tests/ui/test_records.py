@@ -68,7 +68,7 @@ def offsets(text: str) -> list[int]:
 async def test_nothing_is_read_before_go(seb: RunningAppliance, olga: Visitor) -> None:
     before = seb.appliance.broker.counters.reads
     text = (await olga.get("/ui/topics/numbers/records")).text
-    assert "Choose a starting position" in text
+    assert "Press Search to read records" in text
     assert seb.appliance.broker.counters.reads == before
     assert offsets(text) == []
 
@@ -77,17 +77,17 @@ async def test_nothing_is_read_before_go(seb: RunningAppliance, olga: Visitor) -
     ("query", "expected"),
     [
         ("start=end", range(99, 74, -1)),
-        ("start=end&until=50", range(49, 24, -1)),
-        ("start=end&until=2001-01-01T00:00", []),
-        ("start=earliest&until=7", range(7)),
+        ("start=end&at=49", range(49, 24, -1)),
+        ("start=end&to=2001-01-01T00:00", []),
+        ("start=end&last=15m", range(99, 74, -1)),
         ("start=end&text=value+1", [*range(19, 9, -1), 1]),
         ("start=earliest&most=50", range(50)),
-        ("start=offset&at=90", range(90, 100)),
-        ("start=offset&at=100", []),
-        ("start=time&at=2001-01-01T00:00", range(25)),
-        ("start=time&at=2999-01-01T00:00:00Z", []),
+        ("start=earliest&at=90", range(90, 100)),
+        ("start=earliest&at=100", []),
+        ("start=earliest&from=2001-01-01T00:00", range(25)),
+        ("start=earliest&from=2999-01-01T00:00:00Z", []),
         ("start=earliest&text=value+7", [7, *range(70, 80)]),
-        ("start=key&at=none", []),
+        ("start=end&key=none", []),
     ],
 )
 async def test_records_are_shown_from_a_place(
@@ -100,8 +100,8 @@ async def test_records_are_shown_from_a_place(
 
 @pytest.mark.parametrize(
     "query",
-    ["start=offset&at=x", "start=offset&at=101", "start=time&at=soon", "start=middle",
-     "start=end&most=7", "start=end&show=png", "start=key&at=a&on=-1", "start=offset"],
+    ["start=earliest&at=x", "start=earliest&at=101", "start=end&from=soon", "start=middle",
+     "start=end&most=7", "start=end&show=png", "start=end&at=-1", "start=end&last=2h"],
 )  # fmt: skip
 async def test_a_place_that_is_none_is_told_in_words(olga: Visitor, query: str) -> None:
     answer = await olga.get(f"/ui/topics/numbers/records?{query}")
@@ -195,6 +195,46 @@ async def test_a_json_value_is_compared_and_becomes_columns(
         assert (answer.status_code, 'role="alert"' in answer.text) == (422, True), bad
 
 
+async def test_members_of_the_values_that_are_shown_are_offered_as_columns(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    value = '{"id": 1, "at": {"city": "Zug", "deep": {"er": {"est": 1}}}, "<b>": 2, "b\u202ec": 3}'
+    await produce(seb, "members", [{"value": value}, {"value": '{"id": 2, "tags": []}'}])
+    text = (await olga.get("/ui/topics/members/records?start=end&columns=id")).text
+    assert re.findall(r'aria-label="([^"]*) the column ([^"]*)"', text) == [
+        ("Remove", "id"),
+        ("Add", "tags"),
+        ("Add", "at.city"),
+        ("Add", "at.deep.er"),
+    ]
+    text = (await olga.get(way(text, r"\+ at.city"))).text
+    assert re.findall(r'<td class="cell">(.*?)</td>', text) == ["2", "", "1", "Zug"]
+    text = (await olga.get(way(text, "\u2212 id"))).text
+    assert re.findall(r'<td class="cell">(.*?)</td>', text) == ["", "Zug"]
+
+
+async def test_records_between_two_times_are_searched_and_downloaded(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    hours = [f"2026-03-01T{n:02}:00:00Z" for n in range(24)]
+    await produce(seb, "hours", [{"value": at, "timestamp": at} for at in hours])
+    between = "from=2026-03-01T05:00:00&to=2026-03-01T08:00"
+    for order, expected in (("end", [7, 6, 5]), ("earliest", [5, 6, 7])):
+        text = (await olga.get(f"/ui/topics/hours/records?start={order}&{between}")).text
+        assert offsets(text) == expected
+        assert "further" not in text
+        assert not way(text, "Older")
+        assert not way(text, "Later")
+        assert 'name="offset" value="5"' in text
+        assert 'name="end" value="8"' in text
+    text = (await olga.get(f"/ui/topics/hours/records?start=end&at=6&{between}")).text
+    assert offsets(text) == [6, 5]
+    assert 'name="from" type="datetime-local" step="1" value="2026-03-01T05:00:00"' in text
+    last = (await olga.get("/ui/topics/hours/records?start=end&last=1h")).text
+    assert offsets(last) == []
+    assert "There are no records in this range" in last
+
+
 async def test_a_header_and_a_record_key_are_looked_for(
     seb: RunningAppliance, olga: Visitor
 ) -> None:
@@ -211,7 +251,7 @@ async def test_a_header_and_a_record_key_are_looked_for(
         ("start=earliest&header=kind", [0, 1]),
         ("start=earliest&header=kind%3Dref", [1]),
         ("start=earliest&header=ref", []),
-        ("start=key&at=k/2", [1]),
+        ("start=end&key=k/2", [1]),
         ("start=earliest&text=k/", [0, 1]),
     ):
         text = (await olga.get(f"/ui/topics/kinds/records?{query}")).text
@@ -234,7 +274,7 @@ async def test_nothing_that_a_record_holds_runs_or_hides(olga: Visitor) -> None:
         assert words in text
     assert "&lt;b&gt;" in text
     assert "&#34;b&#34;: [\n" in text  # pretty JSON
-    query = "?start=key&at=%3Cscript%3E&text=%22%3E%3Cimg+src%3Dx%3E&header=%3Cscript%3E"
+    query = "?start=end&key=%3Cscript%3E&text=%22%3E%3Cimg+src%3Dx%3E&header=%3Cscript%3E"
     text = (await olga.get(f"/ui/topics/hostile/records{query}")).text
     assert "<script>" not in text.replace("<script src=", "")
     assert "<img" not in text
@@ -275,6 +315,8 @@ async def test_a_download_is_what_the_api_gives(seb: RunningAppliance, olga: Vis
         assert answer.content == told.content
         assert answer.content.count(b"\n") == records
         assert "attachment" in answer.headers["content-disposition"]
+    keyed = await olga.get("/ui/topics/kinds/download?key=k/2")
+    assert keyed.content.count(b"\n") == 1
     few = await olga.get("/ui/topics/numbers/download?offset=90&most=3")
     assert few.content.count(b"\n") == 3
     asked = "offset=10&end=90&text=value+7&format=CSV"

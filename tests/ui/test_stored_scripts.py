@@ -96,9 +96,9 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
         f"{RECORD}?start=earliest&text=xss",
         f"{RECORD}?start=end&text=xss&columns=xss,{quote('$')}",
         f"{RECORD}?start=end&where={quote(script('field'))}&columns={quote(script('field'))}",
-        f"{RECORD}?start=end&until={quote(script('field'))}",
-        f"{RECORD}?start=key&at={quote(KEY)}",
-        f"{RECORD}?start=time&at={quote(script('field'))}",
+        f"{RECORD}?start=end&to={quote(script('field'))}",
+        f"{RECORD}?start=end&key={quote(KEY)}",
+        f"{RECORD}?start=earliest&at={quote(script('field'))}",
         f"{RECORD}?start=earliest&text={quote(script('field'))}",
     ),
     "/ui/topics/{topic:str}/records/{offset:str}": (

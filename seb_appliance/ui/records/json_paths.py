@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,8 +17,9 @@ import msgspec
 
 from seb_appliance.errors import BadRequestError
 
+_NAME: Final = r"""[^\s.,\[\]'"=!<>~]+"""
 _STEP: Final = re.compile(
-    r"""\.(?P<name>[^\s.,\[\]'"=!<>~]+) | \[(?P<index>-?\d{1,9})\]
+    rf"""\.(?P<name>{_NAME}) | \[(?P<index>-?\d{{1,9}})\]
     | \['(?P<single>[^']*)'\] | \["(?P<double>[^"]*)"\]""",
     re.VERBOSE,
 )
@@ -114,6 +115,14 @@ def paths_of(text: str) -> list[JsonPath]:
         if rest:
             raise BadRequestError(f"{rest[:100]!r} follows the path {path.name!r}.")
     return [path for path, _ in found]
+
+
+def paths_in(document: object, depth: int = 3) -> Iterator[str]:
+    """Paths of the members of an object, also of those in it, that `paths_of` reads."""
+    for name, value in document.items() if isinstance(document, dict) else ():
+        if re.fullmatch(_NAME, name):
+            inner = list(paths_in(value, depth - 1)) if depth > 1 else []
+            yield from (f"{name}.{path}" for path in inner) if inner else (name,)
 
 
 def condition_of(text: str) -> Condition:

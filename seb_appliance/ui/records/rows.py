@@ -6,10 +6,12 @@ import base64
 import binascii
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import msgspec
 
+from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import (
@@ -18,11 +20,12 @@ from seb_appliance.errors import (
     OffsetOutOfRangeError,
     RecordNotFoundError,
 )
-from seb_appliance.ui.records.json_paths import NOTHING, JsonPath
+from seb_appliance.ui.records.json_paths import NOTHING, JsonPath, paths_in
 from seb_appliance.ui.units import Show, Shown, short, shown, visible
 
 _IN_LIST: Final = 1_000  # characters of a value in a list
 _IN_LINE: Final = 160  # of its line
+_MEMBERS_OF_BYTES: Final = 4 * limits.KIB  # in larger values nobody looks for members
 _headers: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 
 
@@ -30,7 +33,7 @@ _headers: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 class RecordRow:
     """`key`: None if the record has none. `key64`: the record key in base64url, for queries.
     `line`: the beginning of the value in one line. `size_bytes`: that of the value. `cells`: what
-    the value has at the paths of `Look.columns`."""
+    the value has at the paths of `Look.columns`. `members`: paths that would be columns."""
 
     offset: int
     timestamp_us: int
@@ -41,15 +44,17 @@ class RecordRow:
     line: str
     size_bytes: int
     cells: list[str]
+    members: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How rows show values. `most`: characters of each."""
+    """How rows show values. `most`: characters of each; `members`: how many of each are told."""
 
     show: Show = "json"
     most: int = _IN_LIST
     columns: Sequence[JsonPath] = ()
+    members: int = 0
 
 
 def unpacked(packed: bytes | None) -> dict[str, bytes]:
@@ -97,7 +102,15 @@ def row(piece: BatchSlice, i: int, look: Look) -> RecordRow:
         _line(value or b"", whole),
         len(value or b""),
         [visible(text) for text in cells(value, look.columns)],
+        _members(value, look.members),
     )
+
+
+def _members(value: bytes | None, most: int) -> list[str]:
+    if not most or len(value or b"") > _MEMBERS_OF_BYTES:
+        return []
+    found = (path for path in paths_in(decoded(value)) if visible(path) == path)
+    return list(islice(found, most))
 
 
 def _line(value: bytes, whole: Shown) -> str:

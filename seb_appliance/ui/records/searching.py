@@ -110,18 +110,19 @@ class Search:
             await asyncio.sleep(0)
             start = From(offset=end)
 
-    async def backwards(self, before: int | None = None) -> Found:
-        """The last matching records below offset `before` (default: the log end), descending.
-        Raises what `Broker.read` raises."""
+    async def backwards(self, before: int | None = None, lowest: int = 0) -> Found:
+        """The last matching records from offset `lowest` on and below `before` (default: the log
+        end), descending. Raises what `Broker.read` raises."""
         view = self.broker.topics.get(self.topic)
         end = view.log_end_offset
         begin = end = end if before is None else min(before, end)
+        lowest = max(lowest, view.log_start_offset)
         rows: list[RecordRow] = []
         records = size_bytes = 0
         # Offsets read at one time: more where records are small or offsets have gaps.
         width = self.most
-        while begin > view.log_start_offset and len(rows) < self.most:
-            low = max(view.log_start_offset, begin - width)
+        while begin > lowest and len(rows) < self.most:
+            low = max(lowest, begin - width)
             pieces, stored_bytes = await self._range(low, begin)
             if stored_bytes > _RANGE_BYTES_MAX and width > 1:
                 width = max(1, width // 8)  # large records: fewer at one time

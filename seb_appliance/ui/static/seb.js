@@ -118,6 +118,35 @@
     event.preventDefault();
   });
 
+  // On the page of a record, left and right (or k and j) go to its neighbours. In a list, up or down
+  // begin with the first record.
+  document.addEventListener("keydown", (event) => {
+    if (event.target !== document.body && event.target !== document.getElementById("main")) return;
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const way = { ArrowLeft: "prev", k: "prev", ArrowRight: "next", j: "next" }[event.key];
+    document.querySelector(`main a[rel="${way}"]`)?.click();
+    if (["j", "k"].includes(event.key)) document.querySelector(".records summary")?.focus();
+  });
+
+  // A field of a time in UTC is in the time of this browser, says what that is in UTC, and is sent as UTC.
+  const inUtc = (text) => text && new Date(text).toISOString().slice(0, 19);
+  const inZone = (text) => {
+    const at = new Date(`${text}Z`);
+    return new Date(at - at.getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+  };
+  const sayUtc = (field) => {
+    const said = field.value ? `UTC ${inUtc(field.value).replace("T", " ")}` : "your time";
+    field.labels[0].querySelector("[data-zone]").textContent = said;
+  };
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const field of document.querySelectorAll("input[data-utc]")) {
+      if (field.value) field.value = inZone(field.value);
+      sayUtc(field);
+      field.addEventListener("input", () => sayUtc(field));
+      field.form.addEventListener("formdata", (event) => event.formData.set(field.name, inUtc(field.value)));
+    }
+  });
+
   // A time says on demand what it is on this machine.
   document.addEventListener("mouseover", (event) => {
     const time = event.target.closest("time[datetime]");

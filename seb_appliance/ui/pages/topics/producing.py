@@ -104,7 +104,7 @@ async def send(visit: Visit, topic: str) -> ASGIApp:
     records, _ = await _read(visit, topic, offsets)
     source = {"from_topic": topic, "from_offsets": offsets}
     stored = await visit.broker.appends.admin_produce(to, records, visit.actor, source)
-    path = f"/ui/topics/{to}/records?start=offset&at={stored.offset}"
+    path = f"/ui/topics/{to}/records?start=earliest&at={stored.offset}"
     what = "1 record" if stored.count == 1 else f"{count(stored.count)} records"
     words = f"{what} of {topic} copied to {to}, from offset {count(stored.offset)} on."
     return visit.see_other(path, words)

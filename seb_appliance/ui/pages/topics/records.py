@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, cast
-from urllib.parse import urlencode
 
 from litestar.types import ASGIApp
 
@@ -16,8 +16,9 @@ from seb_appliance.errors import (
     OffsetExpiredError,
     OffsetOutOfRangeError,
 )
-from seb_appliance.ui.forms import Form, time_us
-from seb_appliance.ui.page_context import FormProblem, Routes, Visit
+from seb_appliance.quantities import duration_ms
+from seb_appliance.ui.forms import Form, time_field, time_us
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
 from seb_appliance.ui.records.downloads import FILE_FORMATS, Download, FileFormat
 from seb_appliance.ui.records.json_paths import condition_of, paths_of
 from seb_appliance.ui.records.rows import Look, read_one, row
@@ -26,34 +27,35 @@ from seb_appliance.ui.units import SHOWS, Show
 
 routes = Routes()
 _OFFSET_DIGITS: Final = len(str(limits.OFFSET_MAX))
-STARTS: Final = {
-    "end": "the newest",
-    "earliest": "the oldest",
-    "offset": "offset",
-    "time": "time (UTC)",
-    "key": "record key",
-}
+STARTS: Final = {"end": "newest first", "earliest": "oldest first"}
 _MOST: Final = ("25", "50", "100")
-FILTER: Final = {"text": "", "header": "", "where": ""}
-_ASKED: Final = {
-    "start": "end",
-    "at": "",
-    "until": "",
-    "columns": "",
-    "show": "json",
-    "most": "25",
-    **FILTER,
-}
-_QUERY: Final = frozenset({*_ASKED, "on"})
-_DOWNLOAD: Final = frozenset({*FILTER, "key", "columns", "offset", "end", "most", "format"})
+FILTER: Final = {"text": "", "where": "", "key": "", "header": ""}
+_TIMES: Final = {"from": "", "to": ""}
+_LAST: Final = {"15m": "15 min", "1h": "1 h", "24h": "24 h", "7d": "7 d"}
+_ASKED: Final = {"start": "end", "at": "", "columns": "", "show": "json", "most": "25"}
+_ASKED_ALL: Final = {**_ASKED, **_TIMES, **FILTER}
+_QUERY: Final = frozenset({*_ASKED_ALL, "last"})
+_DOWNLOAD: Final = frozenset({*FILTER, "columns", "offset", "end", "most", "format"})
+_MEMBERS_OFFERED: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Paths to other pages of the same list; "" for none. `on`: where the search goes on."""
+    """Paths to other pages of the same list; "" for none. `on`: where the search goes on. `add` and
+    `remove`: with one column more or less, by its name."""
 
     back: str
     on: str
+    add: dict[str, str]
+    remove: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of the records in the times that were asked for; `end` is exclusive."""
+
+    begin: int
+    end: int
 
 
 @routes.get("/topics/{topic:str}/records", _QUERY)
@@ -94,7 +96,7 @@ async def download(visit: Visit, topic: str) -> ASGIApp:
         begin,
         min(end, view.log_end_offset),
         number_of(query.text("most", "1000"), "most", limits.DOWNLOADED_RECORDS_MAX),
-        filter_of(query, query.raw("key").encode() or None),
+        filter_of(query),
         cast("FileFormat", _one_of(query.text("format", "NDJSON"), FILE_FORMATS, "format")),
         paths_of(query.text("columns")),
     )
@@ -103,14 +105,17 @@ async def download(visit: Visit, topic: str) -> ASGIApp:
 async def _page(visit: Visit, topic: str) -> ASGIApp:
     """Nothing is read before the user has chosen where to begin."""
     view, query = visit.broker.topics.get(topic), visit.form
-    found, problem = None, None
+    found, problem, asked = None, None, {**_ASKED_ALL, **query.values}
+    bounds = Range(view.log_start_offset, view.log_end_offset)
     if query.text("start"):
         try:
-            found = await _found(visit, topic)
+            asked |= _times(visit)
+            bounds = await _range(visit, topic, asked)
+            found = await _found(visit, topic, bounds)
         except (BadRequestError, OffsetExpiredError, OffsetOutOfRangeError) as error:
             problem = FormProblem(error.detail, query.values)
-    backwards = query.text("start", "end") == "end"
-    filtered = any(query.text(name) for name in FILTER) or query.text("start") == "key"
+    filtered = any(query.text(name) for name in FILTER)
+    columns = [path.name for path in paths_of(query.text("columns"))] if found else []
     return visit.page(
         "records",
         parts=["record-rows"],
@@ -118,42 +123,65 @@ async def _page(visit: Visit, topic: str) -> ASGIApp:
         found=found,
         problem=problem,
         filtered=filtered,
-        backwards=backwards,
-        columns=[path.name for path in paths_of(query.text("columns"))] if found else [],
-        asked={**_ASKED, **query.values},
+        backwards=query.text("start", "end") == "end",
+        bounds=bounds,
+        columns=columns,
+        asked=asked,
         starts=STARTS,
+        lasts=_LAST,
         shows=SHOWS,
         mosts=_MOST,
         formats=FILE_FORMATS,
-        ways=_ways(topic, query, found, backwards=backwards, filtered=filtered) if found else None,
+        ways=_ways(topic, asked, found, bounds, columns) if found else None,
+        live=link(f"/ui/topics/{topic}/live", **{name: asked[name] for name in FILTER}),
     )
 
 
-async def _found(visit: Visit, topic: str) -> Found:
+def _times(visit: Visit) -> dict[str, str]:
+    """`from` and `to` as fields show them; the last minutes, hours or days as times. Raises
+    BadRequestError."""
+    last = visit.form.text("last")
+    if last:
+        _one_of(last, tuple(_LAST), "last")
+        return {"from": time_field(visit.now_us - duration_ms(last) * 1000), "to": "", "last": ""}
+    return {name: time_field(time_us(visit.form.text(name), name.capitalize())) for name in _TIMES}
+
+
+async def _range(visit: Visit, topic: str, asked: dict[str, str]) -> Range:
+    """Raises what `Broker.offset_at` raises."""
+    view, offsets = visit.broker.topics.get(topic), []
+    for name, default in (("from", view.log_start_offset), ("to", view.log_end_offset)):
+        at_us = time_us(asked[name], name)
+        found = (
+            None if at_us is None else await visit.broker.offset_at(topic, From(timestamp_us=at_us))
+        )
+        offsets.append(default if found is None else found.offset)
+    return Range(*offsets)
+
+
+async def _found(visit: Visit, topic: str, bounds: Range) -> Found:
     """Raises BadRequestError, and what `Broker.read` raises."""
     query = visit.form
     most = int(_one_of(query.text("most", "25"), _MOST, "most"))
     kind = _one_of(query.text("start"), tuple(STARTS), "start")
-    wanted = filter_of(query, query.raw("at").encode() if kind == "key" else None)
-    look = Look(_show(query), columns=paths_of(query.text("columns")))
-    search = Search(visit.broker, topic, wanted, most, look)
-    on, until = query.text("on"), _place(query.text("until"), "Until")
+    look = Look(_show(query), columns=paths_of(query.text("columns")), members=_MEMBERS_OFFERED)
+    search = Search(visit.broker, topic, filter_of(query), most, look)
+    at = query.text("at").replace(",", "")
+    offset = number_of(at, "The offset", limits.OFFSET_MAX) if at else None
     if kind == "end":
-        if on:
-            return await search.backwards(number_of(on, "on", limits.OFFSET_MAX))
-        if until is None:
-            return await search.backwards()
-        return await search.backwards((await visit.broker.offset_at(topic, until)).offset)
-    return await search.forwards(_start(kind, query.text("at"), on), until)
+        before = bounds.end if offset is None else min(bounds.end, offset + 1)
+        return await search.backwards(before, bounds.begin)
+    begin = bounds.begin if offset is None else max(bounds.begin, offset)
+    return await search.forwards(From(offset=begin), From(offset=bounds.end))
 
 
-def filter_of(query: Form, key: bytes | None = None) -> Filter:
+def filter_of(query: Form) -> Filter:
     """Raises BadRequestError."""
     where = query.text("where")
     return Filter(
         query.raw("text").encode(),
         query.text("header"),
-        key,
+        query.raw("key").encode() or None,
         condition_of(where) if where else None,
     )
 
@@ -163,29 +191,6 @@ def _offset(text: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= _OFFSET_DIGITS):
         raise NotFoundError("The path must end with the offset of a record.")
     return int(text)
-
-
-def _start(kind: str, at: str, on: str) -> From:
-    """Raises BadRequestError. `on`: where a search for a record key continues."""
-    if kind == "earliest" or (kind == "key" and not on):
-        return From(earliest=True)
-    if kind == "key":
-        return From(offset=number_of(on, "on", limits.OFFSET_MAX))
-    if kind == "offset":
-        return From(offset=number_of(at.replace(",", ""), "The offset", limits.OFFSET_MAX))
-    at_us = time_us(at, "The time")
-    if at_us is None:
-        raise BadRequestError("Enter the time to begin at, in UTC, such as 2026-11-21T10:00.")
-    return From(timestamp_us=at_us)
-
-
-def _place(text: str, name: str) -> From | None:
-    """An offset or a time in UTC; None if the field is empty. Raises BadRequestError."""
-    if not text:
-        return None
-    if text.replace(",", "").isdecimal():
-        return From(offset=number_of(text.replace(",", ""), name, limits.OFFSET_MAX))
-    return From(timestamp_us=time_us(text, name))
 
 
 def number_of(text: str, name: str, largest: int) -> int:
@@ -205,26 +210,28 @@ def _show(query: Form) -> Show:
     return cast("Show", _one_of(query.text("show", "json"), SHOWS, "show"))
 
 
-def _ways(topic: str, query: Form, found: Found, *, backwards: bool, filtered: bool) -> Ways:
-    """Links to the previous and the next page; the previous page ignores the filter."""
-    kept = {name: query.raw(name) for name in _ASKED.keys() - {"start", "at"} if query.raw(name)}
-    if backwards:
-        older = {"start": "end", "on": str(found.begin), **kept}
-        return Ways(
-            _path(topic, {"start": "end", **kept}) if query.text("on") else "",
-            _path(topic, older) if found.begin > found.log_start_offset else "",
-        )
-    later = earlier = ""
-    if found.end < found.log_end_offset:
-        place = {"start": "offset", "at": str(found.end)}
-        if query.text("start") == "key":
-            place = {"start": "key", "at": query.raw("at"), "on": str(found.end)}
-        later = _path(topic, {**place, **kept})
-    if found.begin > found.log_start_offset and not filtered:
-        at = max(found.log_start_offset, found.begin - int(query.text("most", "25")))
-        earlier = _path(topic, {"start": "offset", "at": str(at), **kept})
-    return Ways(earlier, later)
+def _ways(
+    topic: str, asked: dict[str, str], found: Found, bounds: Range, columns: Sequence[str]
+) -> Ways:
+    """Links to the previous and the next page; the previous page of the oldest ignores the
+    filter."""
 
+    def path(**changed: str) -> str:
+        return link(f"/ui/topics/{topic}/records", **{**asked, "start": start, **changed})
 
-def _path(topic: str, query: dict[str, str]) -> str:
-    return f"/ui/topics/{topic}/records?{urlencode(query)}"
+    start, back, on = asked["start"], "", ""
+    if start == "end":
+        back = path(at="") if asked["at"] else ""
+        on = path(at=str(found.begin - 1)) if found.begin > bounds.begin else ""
+    else:
+        on = path(at=str(found.end)) if found.end < bounds.end else ""
+        if found.begin > bounds.begin and not any(asked[name] for name in FILTER):
+            back = path(at=str(max(bounds.begin, found.begin - int(asked["most"]))))
+    offered = [name for row in found.rows for name in row.members]
+    new = [name for name in dict.fromkeys(offered) if name not in columns][:_MEMBERS_OFFERED]
+    return Ways(
+        back,
+        on,
+        {name: path(columns=", ".join([*columns, name])) for name in new},
+        {name: path(columns=", ".join(n for n in columns if n != name)) for name in columns},
+    )
