@@ -34,7 +34,7 @@ class Column(Generic[ItemT, RowT]):
     title: str
     cell: Callable[[RowT], str]
     by: Callable[[ItemT], Any] | None = None
-    look: Literal["", "number", "nowrap", "value"] = ""
+    look: Literal["", "number", "nowrap", "value", "key"] = ""
     is_shown: bool = True
 
 
@@ -61,7 +61,8 @@ class Choice:
 class Listing:
     """One page of a list. `part`: the id of its element. `path`: of the list without a query;
     `here`: with the one that leads to what is shown. `cells`: by row, in the order of `headings`.
-    `first`: the number of the first row, from 1. `before` and `after`: paths, "" for none."""
+    `first`: the number of the first row, from 1. `before` and `after`: paths, "" for none.
+    `address`: as `here`, if the browser has another one, of the form."""
 
     part: str
     path: str
@@ -75,7 +76,7 @@ class Listing:
     total: int
     before: str
     after: str
-    is_chosen: bool
+    address: str
 
     @property
     def last(self) -> int:
@@ -126,7 +127,7 @@ async def listed(
         len(ordered),
         way(number - 1) if number > 1 else "",
         way(number + 1) if number < pages else "",
-        _CHOSEN in form.all("column"),
+        way(number) if _CHOSEN in form.all("column") else "",
     )
 
 
@@ -199,6 +200,10 @@ def quiet(text: str) -> Markup:
     return Markup('<span class="quiet">{}</span>').format(text)
 
 
+def problem(text: str) -> Markup:
+    return Markup('<span class="problem block">{}</span>').format(text)
+
+
 def in_lines(parts: Iterable[str]) -> Markup:
     """One line each."""
     return Markup("").join(Markup('<span class="block">{}</span>').format(one) for one in parts)
@@ -206,3 +211,8 @@ def in_lines(parts: Iterable[str]) -> Markup:
 
 def joined(*parts: str) -> Markup:
     return Markup(" ").join(map(escape, parts))
+
+
+def of_template(visit: Visit, partial: str, **model: Any) -> Markup:
+    """Of a partial, which escapes what it is given."""
+    return Markup(visit.fragment(partial, **model))  # noqa: S704 - of a template

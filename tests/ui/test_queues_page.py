@@ -141,7 +141,7 @@ async def test_the_list_has_pages(seb: RunningAppliance, admin: Visitor) -> None
     first = (await admin.get("/ui/queues?filter=q-")).text
     assert "q-49" in first
     assert "q-50" not in first
-    following = re.search(r'href="(/ui/queues\?[^"]*after=[^"]*)"', first)
+    following = re.search(r'href="(/ui/queues\?[^"]*page=2[^"]*)"', first)
     assert following is not None
     second = (await admin.get(following[1].replace("&amp;", "&"))).text
     assert "q-50" in second

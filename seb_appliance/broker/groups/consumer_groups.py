@@ -6,6 +6,7 @@ like a record and is stored in the same entry; only an operator's reset does not
 
 from __future__ import annotations
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
@@ -21,6 +22,7 @@ from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.groups.admission import Commit, GroupAdmission
 from seb_appliance.broker.groups.groups import (
     Committed,
+    GroupFigures,
     GroupRead,
     GroupTopicView,
     GroupView,
@@ -213,6 +215,32 @@ class ConsumerGroups:
                 rows += len(view.topics)
         return views, None
 
+    async def names(self) -> list[str]:
+        """Of all groups, in order."""
+        found = list[str]()
+        known, most = self._catalog.groups, limits.GROUPS_PER_PAGE_LOOKED_AT
+        new = sorted(name for name in self.members.groups() if known.get(name) is None)
+        while some := self._names(found[-1] if found else "", most, new):
+            found += some
+            await asyncio.sleep(0)
+        return found
+
+    def figures(self, group: str) -> GroupFigures:
+        """What memory tells of a group, to order many of them."""
+        found = self._catalog.groups.get(group)
+        offsets = {} if found is None else found.offsets
+        records, committed_us = 0, None
+        for topic_id, one in offsets.items():
+            topic = self._catalog.find_id(topic_id)
+            if topic is not None:
+                records += max(0, topic.log_end_offset - one.offset)
+                committed_us = max(committed_us or 0, one.committed_us)
+        lease = None if found is None else found.lease
+        is_held = lease is not None and lease.is_alive(self._clock.monotonic_s())
+        holder = lease.holder if lease is not None and is_held else ""
+        members = self.members.count_of(group)
+        return GroupFigures(len(offsets), records, committed_us, holder, members)
+
     async def describe(self, group: str, sees: Sees) -> GroupView:
         """Raises GroupNotFoundError, also for a group with nothing that `sees` lets through."""
         view = await self._view(group, sees)
@@ -356,7 +384,7 @@ class ConsumerGroups:
                 end := topic.log_end_offset,
                 await self.lag(topic, committed.offset, end),
             )
-            for topic_id, committed in list(found.offsets.items())
+            async for topic_id, committed in in_slices(list(found.offsets.items()))
             if (topic := self._catalog.find_id(topic_id)) is not None and sees(group, topic.name)
         ]
         if found.offsets and not topics:

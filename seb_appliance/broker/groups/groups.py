@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from seb_appliance import limits
 from seb_appliance.broker.ports import GroupOffsetRow, LeaseRow
@@ -277,6 +277,17 @@ class GroupView:
     def committed_us(self) -> int | None:
         """When the group last committed."""
         return max((topic.committed_us for topic in self.topics), default=None)
+
+
+class GroupFigures(NamedTuple):
+    """`topics` with an offset; the lag in `records`; `committed_us` None: it never committed;
+    `holder` of its lease, "" for none."""
+
+    topics: int
+    records: int
+    committed_us: int | None
+    holder: str
+    members: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import attrgetter as of
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +18,9 @@ from seb_appliance.protocols.inlets.managing import save
 from seb_appliance.protocols.inlets.settings import SETTINGS, VERIFY, InletSettings
 from seb_appliance.ui.app import Section
 from seb_appliance.ui.forms import Form, parsed
+from seb_appliance.ui.lists import FIELDS, Column, as_they_are, having, linked, listed, quiet
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
+from seb_appliance.ui.units import ago
 
 _HIDDEN: Final = "…"
 _PATH: Final = "/ui/inlets"
@@ -39,7 +42,7 @@ _CREATES: Final = {
 def section(box: SecretBox) -> Section:
     """For the navigation of the admin page."""
     routes = Routes()
-    routes.get("/inlets")(_show)
+    routes.get("/inlets", FIELDS)(_show)
     routes.get("/new-inlet")(_new)
     routes.post("/new-inlet", _FIELDS | {"inlet"}, again=_new)(partial(_create, box))
     routes.get("/inlets/{inlet:str}")(_one)
@@ -52,7 +55,43 @@ def section(box: SecretBox) -> Section:
 
 async def _show(visit: Visit) -> ASGIApp:
     rows = visit.broker.documents.of_kind(KIND)
-    return visit.page("inlets", inlets=[inlet_of(row) for row in rows])
+    inlets = await having(visit.form.text("filter"), map(inlet_of, rows), of("name"))
+    listing = await listed(visit, "inlet-rows", _columns(visit.now_us), inlets, as_they_are)
+    return visit.page("inlets", parts=["inlet-rows"], address=listing.address, listing=listing)
+
+
+def _columns(now_us: int) -> list[Column[Inlet, Inlet]]:
+    none = quiet("none since the start")
+
+    def topic(inlet: Inlet) -> str:
+        return linked(inlet.settings.topic, f"/ui/topics/{inlet.settings.topic}")
+
+    def delivered_us(inlet: Inlet) -> int | None:
+        return inlet.outcomes[-1].at_us if inlet.outcomes else None
+
+    def delivered(inlet: Inlet) -> str:
+        return ago(delivered_us(inlet), now_us) if inlet.outcomes else none
+
+    def status(inlet: Inlet) -> int | None:
+        return inlet.outcomes[-1].status if inlet.outcomes else None
+
+    return [
+        Column("name", "Name", lambda one: linked(one.name, f"{_PATH}/{one.name}"), of("name")),
+        Column("topic", "Topic", topic, of("settings.topic"), "value"),
+        Column(
+            "scheme", "Scheme", of("settings.verify.scheme"), of("settings.verify.scheme"), "nowrap"
+        ),
+        Column("delivered", "Last delivery", delivered, delivered_us, "nowrap"),
+        Column("status", "Status", lambda one: str(status(one) or "-"), status),
+        Column(
+            "description",
+            "Description",
+            of("settings.description"),
+            of("settings.description"),
+            "value",
+            False,
+        ),
+    ]
 
 
 async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:

@@ -70,14 +70,14 @@ class AllConnections:
     def ports(self) -> list[PortStatus]:
         return [source.status for source in self._sources]
 
-    async def find(self, words: str, most: int) -> tuple[list[Connected], int]:
+    async def find(self, words: str, most: int | None = None) -> tuple[list[Connected], int]:
         """Those whose client, API key or address has the words, at most so many; and how many there
         are."""
         found, total = list[Connected](), 0
         async for one in in_slices(chain.from_iterable(one.connected() for one in self._sources)):
             if words in f"{one.client} {one.api_key_id} {one.address}":
                 total += 1
-                if total <= most:
+                if most is None or total <= most:
                     found.append(one)
         return found, total
 

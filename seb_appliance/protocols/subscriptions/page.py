@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from itertools import islice
+from operator import attrgetter
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +16,7 @@ from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import BadRequestError, QueueNotFoundError
 from seb_appliance.formats.declared import Declared
+from seb_appliance.protocols.subscriptions.delivering import Sent
 from seb_appliance.protocols.subscriptions.running import Subscriptions, no_such_subscription
 from seb_appliance.protocols.subscriptions.settings import SETTINGS
 from seb_appliance.protocols.subscriptions.subscriptions import (
@@ -25,7 +27,9 @@ from seb_appliance.protocols.subscriptions.subscriptions import (
 )
 from seb_appliance.ui.app import Section
 from seb_appliance.ui.forms import Form, parsed
+from seb_appliance.ui.lists import FIELDS, Column, as_they_are, having, linked, listed, quiet
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
+from seb_appliance.ui.units import ago
 
 _PATH: Final = "/ui/subscriptions"
 _NEW: Final = "/ui/new-subscription"
@@ -55,7 +59,7 @@ def section(options: ApiOptions) -> Section:
 
     routes, one, new = Routes(), of(_one), of(_new)
     below = "/subscriptions/{subscription:str}"
-    routes.get("/subscriptions")(of(_show))
+    routes.get("/subscriptions", FIELDS)(of(_show))
     routes.get("/new-subscription")(new)
     routes.post("/new-subscription", _FIELDS | {"subscription"}, again=new)(of(_create))
     routes.get(below)(one)
@@ -78,8 +82,46 @@ def page_of(beside: Mapping[type, Any], queue: str) -> str | None:
 
 
 async def _show(all_of_them: Subscriptions, visit: Visit) -> ASGIApp:
-    rows = [(one, all_of_them.worker(one)) for one in all_of_them.all()]
-    return visit.page("subscriptions", rows=rows)
+    words = visit.form.text("filter")
+    found = await having(words, all_of_them.all(), lambda one: f"{one.name} {one.settings.url}")
+    columns = _columns(all_of_them, visit.now_us)
+    listing = await listed(visit, "subscription-rows", columns, found, as_they_are)
+    parts = ["subscription-rows"]
+    return visit.page("subscriptions", parts=parts, address=listing.address, listing=listing)
+
+
+def _columns(all_of_them: Subscriptions, now_us: int) -> list[Column[Subscription, Subscription]]:
+    none, url = quiet("none since the start"), attrgetter("settings.url")
+
+    def last(one: Subscription) -> Sent | None:
+        log = all_of_them.worker(one).log
+        return log[-1] if log else None
+
+    def sent_us(one: Subscription) -> int | None:
+        sent = last(one)
+        return None if sent is None else sent.at_us
+
+    def sent(one: Subscription) -> str:
+        return none if sent_us(one) is None else ago(sent_us(one), now_us)
+
+    def state(one: Subscription) -> str:
+        return "failing" if all_of_them.worker(one).is_failing else one.settings.state
+
+    def status(one: Subscription) -> int | None:
+        sent = last(one)
+        return None if sent is None else sent.status
+
+    return [
+        Column(
+            "name", "Name", lambda one: linked(one.name, f"{_PATH}/{one.name}"), attrgetter("name")
+        ),
+        Column("url", "URL", url, url, "value"),
+        Column("state", "State", state, state, "nowrap"),
+        Column("sent", "Last request", sent, sent_us, "nowrap"),
+        Column(
+            "status", "Status", lambda one: str(status(one) or "none" if last(one) else "-"), status
+        ),
+    ]
 
 
 async def _new(_: Subscriptions, visit: Visit, problem: FormProblem | None = None) -> ASGIApp:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from operator import attrgetter as of
 from typing import Any, Final
 
 from litestar.types import ASGIApp
@@ -15,12 +16,14 @@ from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, BadRequestError
 from seb_appliance.formats.api_key_members import GRANT_OPERATIONS, QUOTAS, Grant, Quotas
-from seb_appliance.ui.forms import Form, parsed, time_field, time_us, whole
-from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
-from seb_appliance.ui.units import count
+from seb_appliance.ui.forms import Form, parsed, time_field, time_us
+from seb_appliance.ui.lists import FIELDS as LIST_FIELDS
+from seb_appliance.ui.lists import Column, as_they_are, having, in_lines, linked, listed, quiet
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit
+from seb_appliance.ui.units import ago, count, time_tag
 
 routes = Routes()
-_PER_PAGE: Final = 50
+_GRANTS_SHOWN: Final = 3  # in a list
 _OVERLAPS: Final = ("0s", "1h", "24h", "7d", "30d")
 _PATH: Final = "/ui/api-keys"
 _SINGLE: Final = ("name", "description", "expires", *QUOTAS)  # fields with one value
@@ -41,25 +44,54 @@ class GrantRow:
     matches: str
 
 
-@routes.get("/api-keys", {"filter", "page"})
+@routes.get("/api-keys", LIST_FIELDS)
 async def show(visit: Visit) -> ASGIApp:
-    words = visit.form.text("filter")
-    number = whole(visit.form.text("page", "1"), "page", smallest=1)
-    found = [key for key in visit.broker.access.all() if words in key.name + key.api_key_id]
-    first = (number - 1) * _PER_PAGE
-    keys = found[first : first + _PER_PAGE]
-    used, more = visit.broker.access.last_used, len(found) > first + _PER_PAGE
-    return visit.page(
-        "api_keys",
-        parts=["api-key-rows"],
-        lines=[(key, state_of(key, visit.now_us), used.get(key.api_key_id)) for key in keys],
-        words=words,
-        total=len(found),
-        before=link(_PATH, filter=words, page=str(number - 1) if number > 2 else "")
-        if number > 1
-        else "",
-        following=link(_PATH, filter=words, page=str(number + 1)) if more else "",
-    )
+    access, words = visit.broker.access, visit.form.text("filter")
+    keys = await having(words, access.all(), lambda key: f"{key.name} {key.api_key_id}")
+    listing = await listed(visit, "api-key-rows", _columns(visit), keys, as_they_are)
+    return visit.page("api_keys", parts=["api-key-rows"], address=listing.address, listing=listing)
+
+
+def _columns(visit: Visit) -> list[Column[ApiKeyView, ApiKeyView]]:
+    now_us, used = visit.now_us, visit.broker.access.last_used
+    never = quiet("never")
+
+    def used_us(key: ApiKeyView) -> int | None:
+        return used.get(key.api_key_id)
+
+    def expires(key: ApiKeyView) -> str:
+        return never if key.expires_us is None else time_tag(key.expires_us)
+
+    def state(key: ApiKeyView) -> str:
+        return state_of(key, now_us)
+
+    return [
+        Column(
+            "name", "Name", lambda key: linked(key.name, f"{_PATH}/{key.api_key_id}"), of("name")
+        ),
+        Column("id", "Id", of("api_key_id"), of("api_key_id"), "key"),
+        Column("grants", "Grants", _grants, lambda key: len(key.grants)),
+        Column("state", "State", state, state, "nowrap"),
+        Column("expires", "Expires", expires, of("expires_us"), "nowrap"),
+        Column(
+            "used",
+            "Last used",
+            lambda key: ago(used_us(key), now_us) if used_us(key) else never,
+            used_us,
+            "nowrap",
+        ),
+        Column(
+            "created", "Created", lambda key: time_tag(key.created_us), of("created_us"), "nowrap"
+        ),
+        Column("description", "Description", of("description"), of("description"), "value", False),
+    ]
+
+
+def _grants(key: ApiKeyView) -> str:
+    """The first ones."""
+    shown = [grant.text() for grant in key.grants[:_GRANTS_SHOWN]]
+    left_out = len(key.grants) - len(shown)
+    return in_lines([*shown, *([quiet(f"and {count(left_out)} more")] if left_out else [])])
 
 
 async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:

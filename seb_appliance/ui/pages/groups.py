@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.groups.consumer_groups import Sees
-from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, ResetRow
+from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, Lag, ResetRow
 from seb_appliance.broker.values import From
-from seb_appliance.errors import BadRequestError, RefusedError
+from seb_appliance.errors import BadRequestError, GroupNotFoundError, RefusedError
+from seb_appliance.tasks import in_slices
 from seb_appliance.ui.forms import Form, time_field, time_us, whole
-from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
-from seb_appliance.ui.units import Chart, chart, count
+from seb_appliance.ui.lists import FIELDS, Column, having, is_asked, linked, listed, quiet
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit
+from seb_appliance.ui.units import Chart, ago, chart, count, size, span
 
 routes = Routes()
 _PATH: Final = "/ui/groups"
-_GROUPS_PER_PAGE: Final = 50
+_DEEP: Final = ("bytes", "oldest")  # columns whose order needs more than memory
+_ORDERED_DEEP_MAX: Final = 1_000  # groups
 _TOPICS_PER_PAGE: Final = 100
 _TREND_US: Final = 3600 * 1_000_000
 _TREND_US_MIN: Final = 120 * 1_000_000
@@ -42,21 +48,72 @@ class Line:
     trend: Chart | None
 
 
-@routes.get("/groups", {"filter", "after"})
+@routes.get("/groups", FIELDS)
 async def show(visit: Visit) -> ASGIApp:
-    words, after = visit.form.text("filter"), visit.form.text("after")
-    views, next_after = await visit.broker.groups.page(
-        after, _GROUPS_PER_PAGE, lambda group, _topic: words.lower() in group.lower()
-    )
+    names = await having(visit.form.text("filter"), await visit.broker.groups.names(), str)
+    lags: dict[str, Lag] = {}
+    if is_asked(visit, *_DEEP):
+        lags = {view.group: view.lag for view in await _views(visit, names[:_ORDERED_DEEP_MAX])}
+    columns = _columns(visit, lags, is_deep=len(names) <= _ORDERED_DEEP_MAX)
+    listing = await listed(visit, "group-rows", columns, names, partial(_views, visit))
     return visit.page(
         "groups",
         parts=["group-rows"],
-        views=views,
+        address=listing.address,
+        listing=listing,
         topic=next(iter(visit.broker.topics.names()), "TOPIC"),
-        words=words,
-        first=link(_PATH, filter=words) if after else "",
-        following=link(_PATH, filter=words, after=next_after) if next_after else "",
     )
+
+
+async def _views(visit: Visit, names: Sequence[str]) -> list[GroupView]:
+    views = []
+    async for name in in_slices(names):
+        with contextlib.suppress(GroupNotFoundError):  # deleted meanwhile
+            views.append(await visit.broker.groups.describe(name, lambda _group, _topic: True))
+    return views
+
+
+def _columns(
+    visit: Visit, lags: Mapping[str, Lag], *, is_deep: bool
+) -> list[Column[str, GroupView]]:
+    """`lags` of the groups, if one asks for their order; `is_deep`: whether one may."""
+    now_us, figures = visit.now_us, visit.broker.groups.figures
+    none = quiet("none")
+
+    def path(view: GroupView) -> str:
+        return linked(view.group, f"{_PATH}/{view.group}")
+
+    def oldest(view: GroupView) -> str:
+        return span(view.lag.seconds) if view.lag.records else none
+
+    def bytes_of(group: str) -> int | None:
+        return lags[group].bytes if group in lags else None
+
+    def age_s(group: str) -> float | None:
+        return lags[group].seconds if group in lags and lags[group].records else None
+
+    def holder(view: GroupView) -> str:
+        return view.lease.holder if view.lease else none
+
+    def by(figure: str) -> Callable[[str], Any]:
+        return lambda group: getattr(figures(group), figure) or None
+
+    deep = (bytes_of, age_s) if is_deep else (None, None)
+    return [
+        Column("name", "Group", path, str),
+        Column("topics", "Topics", lambda one: count(len(one.topics)), by("topics"), "number"),
+        Column("lag", "Lag, records", lambda one: count(one.lag.records), by("records"), "number"),
+        Column("bytes", "Lag, bytes", lambda one: size(one.lag.bytes), deep[0], "number"),
+        Column("oldest", "Oldest unread", oldest, deep[1], "number"),
+        Column(
+            "committed",
+            "Last commit",
+            lambda one: ago(one.committed_us, now_us),
+            by("committed_us"),
+        ),
+        Column("lease", "Lease", holder, by("holder")),
+        Column("members", "Members", lambda one: count(one.member_count), by("members"), "number"),
+    ]
 
 
 @routes.get("/groups/{group:str}", {"page"})

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from operator import attrgetter as of
+from typing import Any, Final
 
 import msgspec
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
+from seb_appliance.broker.queues.progress import Queue
 from seb_appliance.broker.queues.redriving import Redriven, Wanted
 from seb_appliance.broker.queues.views import QueueView
 from seb_appliance.broker.topics.names import Patterns, check_topic_name
@@ -27,9 +29,11 @@ from seb_appliance.formats.queues.queues import (
     nested,
 )
 from seb_appliance.ui.forms import Form, parsed, time_us, whole
-from seb_appliance.ui.page_context import FormProblem, Routes, Visit, link
+from seb_appliance.ui.lists import FIELDS as LIST_FIELDS
+from seb_appliance.ui.lists import Column, having, joined, linked, listed, problem, quiet
+from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 from seb_appliance.ui.records.rows import parts, places, unpacked
-from seb_appliance.ui.units import count, short
+from seb_appliance.ui.units import count, short, span
 
 routes = Routes()
 _PATH: Final = "/ui/queues"
@@ -37,7 +41,6 @@ _NEW: Final = "/ui/new-queue"
 _FIELDS: Final = frozenset(SETTINGS)
 _MORE: Final = _FIELDS - {"topics", "ordering", "max_deliveries", "dead_letter"}
 _CREATES: Final = {"field": "queue", "label": "Name", "button": "Create the queue"}
-_QUEUES_PER_PAGE: Final = 50
 _TOPICS_SHOWN: Final = 100
 _HELD_SHOWN: Final = 50
 _DEAD_SHOWN: Final = 20
@@ -66,22 +69,54 @@ class DeadLetter:
     reason: str
 
 
-@routes.get("/queues", {"filter", "after"})
+@routes.get("/queues", LIST_FIELDS)
 async def show(visit: Visit) -> ASGIApp:
-    words, after = visit.form.text("filter"), visit.form.text("after")
-    queues = [one for one in visit.broker.queues.all() if words in one.name > after]
-    views = await visit.broker.queues.views.of(queues[:_QUEUES_PER_PAGE])
-    more = bool(queues[_QUEUES_PER_PAGE:])
-    return visit.page(
-        "queues",
-        parts=["queue-rows"],
-        views=views,
-        words=words,
-        first=link(_PATH, filter=words) if after else "",
-        following=link(_PATH, filter=words, after=queues[_QUEUES_PER_PAGE - 1].name)
-        if more
-        else "",
-    )
+    queues = await having(visit.form.text("filter"), visit.broker.queues.all(), of("name"))
+    views: dict[str, QueueView] = {}
+    if visit.form.text("sort").removeprefix("-") not in ("", "name"):
+        views = {view.name: view for view in await visit.broker.queues.views.of(queues)}
+    rows = visit.broker.queues.views.of
+    listing = await listed(visit, "queue-rows", _columns(views), queues, rows)
+    return visit.page("queues", parts=["queue-rows"], address=listing.address, listing=listing)
+
+
+def _columns(views: Mapping[str, QueueView]) -> list[Column[Queue, QueueView]]:
+    """`views`: of all, if one asks for an order that needs them."""
+
+    def name(view: QueueView) -> str:
+        path = linked(view.name, f"{_PATH}/{view.name}")
+        return joined(path, problem(view.failure)) if view.failure else path
+
+    def topics(view: QueueView) -> str:
+        return ", ".join(view.settings.topics)
+
+    def oldest_s(view: QueueView) -> float | None:
+        return view.oldest_s if view.waiting else None
+
+    def oldest(view: QueueView) -> str:
+        return span(view.oldest_s) if view.waiting else quiet("none")
+
+    def rejected(view: QueueView) -> int:
+        return sum(topic.rejected for topic in view.topics)
+
+    def counted(
+        name: str, title: str, number: Callable[[QueueView], int]
+    ) -> Column[Queue, QueueView]:
+        return Column(name, title, lambda view: count(number(view)), by(number), "number")
+
+    def by(key: Callable[[QueueView], Any]) -> Callable[[Queue], Any]:
+        return lambda queue: key(views[queue.name])
+
+    return [
+        Column("name", "Queue", name, of("name")),
+        Column("topics", "Topics", topics, by(topics), "value"),
+        counted("waiting", "Waiting", of("waiting")),
+        Column("oldest", "Oldest", oldest, by(oldest_s), "number"),
+        counted("flying", "In flight", of("in_flight")),
+        counted("retrying", "To retry", of("retrying")),
+        counted("rejected", "Rejected", rejected),
+        counted("workers", "Waiting workers", of("waiting_takers")),
+    ]
 
 
 async def _new(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:

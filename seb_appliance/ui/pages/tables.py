@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from litestar.types import ASGIApp
@@ -20,6 +21,8 @@ from seb_appliance.formats.lake.readers import (
     table_name,
 )
 from seb_appliance.ui.answers import csv_file
+from seb_appliance.ui.lists import FIELDS as LIST_FIELDS
+from seb_appliance.ui.lists import Column, as_they_are, having, linked, listed
 from seb_appliance.ui.options import Figure
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 from seb_appliance.ui.units import ago, count, size
@@ -39,12 +42,55 @@ _STATES: Final = {
 }
 
 
-@routes.get("/tables")
+@routes.get("/tables", LIST_FIELDS)
 async def show(visit: Visit) -> ASGIApp:
-    commits = visit.broker.table_commits
-    tables = sorted(visit.broker.tables.all(), key=lambda table: table.head.definition.name)
-    rows = [(table, commits.state(table), commits.lags.records(table)) for table in tables]
-    return visit.page("tables", tables=rows, reason=visit.broker.topics.no_tables)
+    tables = await having(visit.form.text("filter"), visit.broker.tables.all(), _name)
+    tables.sort(key=_name)
+    listing = await listed(visit, "table-rows", _columns(visit), tables, as_they_are)
+    return visit.page(
+        "tables",
+        parts=["table-rows"],
+        address=listing.address,
+        listing=listing,
+        reason=visit.broker.topics.no_tables,
+    )
+
+
+def _name(table: LakeTable) -> str:
+    return table.head.definition.name
+
+
+def _columns(visit: Visit) -> list[Column[LakeTable, LakeTable]]:
+    commits, now_us = visit.broker.table_commits, visit.now_us
+
+    def formats(table: LakeTable) -> str:
+        return ", ".join(table.head.definition.formats)
+
+    def updated_us(table: LakeTable) -> int:
+        return table.head.updated_ms * 1_000
+
+    def newest(member: str) -> Callable[[LakeTable], int]:
+        return lambda table: getattr(table.head.newest, member) if table.head.newest else 0
+
+    def counted(
+        name: str, title: str, of: Callable[[LakeTable], int], words: Callable[[int], str] = count
+    ) -> Column[LakeTable, LakeTable]:
+        return Column(name, title, lambda table: words(of(table)), of, "number")
+
+    return [
+        Column(
+            "name", "Table", lambda one: linked(_name(one), f"{_PATH}/{one.head.table_id}"), _name
+        ),
+        Column("state", "State", commits.state, commits.state, "nowrap"),
+        Column("formats", "Formats", formats, formats, "nowrap"),
+        counted("rows", "Rows", newest("records")),
+        counted("bad", "Bad rows", newest("bad")),
+        counted("waiting", "Waiting", commits.lags.records),
+        counted("size", "Size", newest("length"), size),
+        Column(
+            "updated", "Last commit", lambda one: ago(updated_us(one), now_us), updated_us, "nowrap"
+        ),
+    ]
 
 
 @routes.get("/tables/{table:str}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from operator import attrgetter as of
 from typing import Final, cast
 
 from litestar.types import ASGIApp
@@ -17,7 +18,9 @@ from seb_appliance.errors import (
 )
 from seb_appliance.formats.operations import Role
 from seb_appliance.ui import answers
+from seb_appliance.ui.lists import FIELDS, Column, as_they_are, having, linked, listed
 from seb_appliance.ui.page_context import LOGIN, FormProblem, Routes, Visit
+from seb_appliance.ui.units import time_tag
 
 routes = Routes()
 _PATH: Final = "/ui/users"
@@ -77,11 +80,22 @@ def _log_in_page(
     )
 
 
+_COLUMNS: Final[list[Column[UserRow, UserRow]]] = [
+    Column("name", "Name", lambda user: linked(user.name, f"{_PATH}/{user.name}"), of("name")),
+    Column("role", "Role", of("role"), of("role")),
+    Column("set", "Password set", lambda user: time_tag(user.set_us), of("set_us"), "nowrap"),
+]
+
+
 async def _users_page(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
-    return visit.page("users", users=visit.broker.accounts.all(), problem=problem)
+    users = await having(visit.form.text("filter"), visit.broker.accounts.all(), of("name"))
+    listing = await listed(visit, "user-rows", _COLUMNS, users, as_they_are)
+    return visit.page(
+        "users", parts=["user-rows"], address=listing.address, listing=listing, problem=problem
+    )
 
 
-@routes.get("/users")
+@routes.get("/users", FIELDS)
 async def show(visit: Visit) -> ASGIApp:
     return await _users_page(visit)
 

@@ -76,7 +76,7 @@ async def _list(visit: Visit, problem: FormProblem | None = None) -> ASGIApp:
     return visit.page(
         "topics",
         parts=["topic-rows"],
-        address=listing.here if listing.is_chosen else "",
+        address=listing.address,
         # htmx shows no other answer.
         status=200 if visit.part and not problem else None,
         listing=listing,
