@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from litestar.types import Receive, Scope, Send
 
@@ -61,6 +62,13 @@ class Sent:
 def html(status: int, text: str, headers: Headers | None = None) -> Sent:
     later = [(b"retry-after", b"6")] if status in (429, 503) else []
     return Sent(status, [*_PAGE_HEADERS, *later, *(headers or [])], text.encode())
+
+
+def json(value: msgspec.Struct) -> Sent:
+    """For scripts of ours."""
+    others = [one for one in _PAGE_HEADERS if one[0] != b"content-type"]
+    headers = [(b"content-type", b"application/json"), *others]
+    return Sent(200, headers, msgspec.json.encode(value))
 
 
 def csv_file(name: str, text: str) -> Sent:

@@ -51,6 +51,9 @@ _FILES: Final = {
     "seb.css": ("seb.css", b"text/css; charset=utf-8"),
     "seb.js": ("seb.js", b"text/javascript; charset=utf-8"),
     "live.js": ("live.js", b"text/javascript; charset=utf-8"),
+    "charts.js": ("charts.js", b"text/javascript; charset=utf-8"),
+    "uplot.js": ("vendor/uplot/uPlot.iife.min.js", b"text/javascript; charset=utf-8"),
+    "uplot.css": ("vendor/uplot/uPlot.min.css", b"text/css; charset=utf-8"),
     "htmx.js": ("vendor/htmx/htmx.min.js", b"text/javascript; charset=utf-8"),
     "icon.svg": ("icon.svg", b"image/svg+xml"),
 }

@@ -114,6 +114,11 @@ class History:
         reaching = [ring for ring in rings if ring.reach_us >= until_us - from_us]
         return (reaching or rings)[0 if reaching else -1].between(from_us, until_us)
 
+    def newest(self, now_us: int) -> Sample | None:
+        """None if there is none of the last minute."""
+        found = self.between(now_us - 60 * _SECOND_US, now_us)
+        return found[-1] if found else None
+
     def unsaved(self) -> list[SavedSample]:
         """What was added or changed, and not yet given to `mark_saved`."""
         return [

@@ -1,13 +1,12 @@
-"""Formats numbers, times, bytes and series for people: filters of the templates, and charts."""
+"""Formats numbers, times and bytes for people: filters of the templates."""
 
 from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Final, Literal
 
 import msgspec
@@ -240,79 +239,3 @@ def neighbours(
     """The difference of each version, newest first, from the next older one; None for the
     oldest."""
     return [differences(values[i + 1], values[i]) for i in range(len(values) - 1)]
-
-
-WIDTH, HEIGHT = 300, 60
-_COLUMNS: Final = 150
-# Two samples further apart than this are not joined: in between the appliance was away.
-_GAP_US: Final = 3 * limits.SAMPLE_EVERY_S * 1_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class ChartLine:
-    """`paths`: points for SVG's `polyline`, one path for each stretch without a gap."""
-
-    name: str
-    paths: list[str]
-    latest: str
-
-
-@dataclass(frozen=True, slots=True)
-class Chart:
-    """`most`: the value of the upper edge, in words. `label` describes it for screen readers."""
-
-    title: str
-    lines: list[ChartLine]
-    most: str
-    label: str
-
-
-Point = tuple[int, float]
-"""Time in µs, and value."""
-
-
-def chart(
-    title: str,
-    series: Mapping[str, Sequence[Point]],
-    words: Callable[[float | None], str],
-    *,
-    from_us: int,
-    until_us: int,
-) -> Chart:
-    """`series`: points by name, oldest first; `words` formats a value."""
-    thinned = {name: _thinned(points, from_us, until_us) for name, points in series.items()}
-    most = max((value for points in thinned.values() for _, value in points), default=0.0)
-    lines = []
-    for name, points in series.items():
-        latest = words(points[-1][1] if points else None)
-        lines.append(ChartLine(name, _paths(thinned[name], most, from_us, until_us), latest))
-    now = ", ".join(f"{line.name} {line.latest}".strip() for line in lines)
-    return Chart(title, lines, words(most), f"{title}: now {now}; at most {words(most)}")
-
-
-def _thinned(points: Sequence[Point], from_us: int, until_us: int) -> list[Point]:
-    """The largest point of each column."""
-    width_us = max(1, (until_us - from_us) // _COLUMNS)
-    columns: dict[int, Point] = {}
-    for point in points:
-        column = (point[0] - from_us) // width_us
-        if column >= 0 and (column not in columns or point[1] >= columns[column][1]):
-            columns[column] = point
-    return list(columns.values())
-
-
-def _paths(points: Sequence[Point], most: float, from_us: int, until_us: int) -> list[str]:
-    stretches: list[list[Point]] = [[]] if points else []
-    gap_us = max(_GAP_US, 2 * (until_us - from_us) // _COLUMNS)
-    for before, point in pairwise([(0, 0.0), *points]):
-        if stretches[-1] and point[0] - before[0] > gap_us:
-            stretches.append([])
-        stretches[-1].append(point)
-    return [
-        " ".join(
-            f"{(at_us - from_us) * WIDTH / (until_us - from_us):.1f},"
-            f"{HEIGHT - 2 - (value / most if most else 0) * (HEIGHT - 4):.1f}"
-            for at_us, value in stretch
-        )
-        for stretch in stretches
-    ]

@@ -74,12 +74,21 @@ async def test_a_group_is_told_topic_by_topic_with_its_trend(
     now_us = seb.appliance.clock.wall_us()
     for age_s in (30, 15):
         lags = seb.appliance.broker.groups.lags(10)
+        lags = {pair: lag + age_s - 15 for pair, lag in lags.items()}
         seb.appliance.history.lags.add(now_us - age_s * 1_000_000, lags)
     text = (await olga.get("/ui/groups/reports")).text
-    assert 'aria-label="Lag on orders.eu: now 2; at most 2"' in text
+    assert re.search(r"orders\.eu \S+ 3 2 -15", words(text))
+    drawn = (await olga.get("/ui/groups/reports/lag")).json()
+    (chart,) = drawn["charts"]
+    assert [line["name"] for line in chart["lines"]] == ["orders.eu", "orders.us"]
+    assert [value for value in chart["lines"][0]["values"] if value is not None] == [17, 2]
+    assert len(chart["lines"][0]["values"]) == 241
+    assert drawn["first_s"] + 240 * drawn["step_s"] in range(
+        now_us // 10**6 - 15, now_us // 10**6 + 16
+    )
     assert "&lt;script&gt;alert(1)" in text
     assert "<script>alert" not in text
-    assert re.search(r"orders\.us 3 3 0 0 B none", words(text))
+    assert re.search(r"orders\.us 3 3 0 -15 0 B none", words(text))
     assert "Delete the group" not in text  # she is a viewer
 
 

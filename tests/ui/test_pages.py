@@ -8,11 +8,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from msgspec.structs import replace
 
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.formats.topic_settings import TopicSettings
-from seb_appliance.ui.history import Sample
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user, visitor
 
@@ -45,21 +43,6 @@ async def test_the_overview_says_how_the_appliance_is(seb: RunningAppliance, olg
     assert "1 records" in text
     assert "everything is gone when it ends" in text  # this bucket is memory
     assert f'curl -H "Authorization: Bearer $KEY" {seb.base_url}/v1/status' in text
-
-
-async def test_the_overview_draws_its_samples(seb: RunningAppliance, olga: Visitor) -> None:
-    now_us = seb.appliance.clock.wall_us()
-    sample = Sample(now_us, 15.0, 300, 15_360, 30, 60, 9, 1, 45, 0.038, 0.11, 4096)
-    for age_s in (45, 30, 15, 0):
-        seb.appliance.history.history.add(replace(sample, at_us=now_us - age_s * 1_000_000))
-    text = (await olga.get("/ui?span=1h")).text
-    assert "20/s" in text  # records in
-    assert "1.0 KiB/s" in text
-    assert "38 ms" in text
-    assert "p99 110 ms" in text
-    assert "90.0 %" in text  # from memory or the cache
-    assert len(re.findall("<polyline", text)) == 7
-    assert 'aria-label="PUT latency: now p50 38 ms, p99 110 ms; at most 110 ms"' in text
 
 
 async def test_a_part_comes_alone_and_only_when_the_page_has_it(olga: Visitor) -> None:

@@ -77,6 +77,7 @@ RECORD: Final = "/ui/topics/t/records"
 PAUSED: Final = "ffeeddccbbaa9988"
 VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui": ("/ui", "/ui?span=1h"),
+    "/ui/charts/{kind:str}": ("/ui/charts/overview?span=24h", f"/ui/charts/{quote('<xss>')}"),
     "/ui/{rest:path}": (f"/ui/{quote(script('path'))}", "/ui/nothing"),
     "/ui/login": ("/ui/login", f"/ui/login?next={quote('/ui/topics?filter=' + script('path'))}"),
     "/ui/static/{named:str}": (f"/ui/static/{quote('<xss>.css')}",),
@@ -120,6 +121,7 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     ),
     "/ui/groups": ("/ui/groups", f"/ui/groups?filter={quote(script('field'))}"),
     "/ui/groups/{group:str}": ("/ui/groups/g", f"/ui/groups/{quote('<xss>')}"),
+    "/ui/groups/{group:str}/lag": ("/ui/groups/g/lag", f"/ui/groups/{quote('<xss>')}/lag"),
     "/ui/groups/{group:str}/reset": ("/ui/groups/g/reset",),
     "/ui/queues": ("/ui/queues", f"/ui/queues?filter={quote(script('field'))}"),
     "/ui/new-queue": ("/ui/new-queue",),
@@ -309,7 +311,11 @@ def check_type(answer: httpx2.Response) -> None:
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "'unsafe" not in answer.headers["content-security-policy"]
     kind = answer.headers["content-type"]
-    shown = kind in ("text/html; charset=utf-8", "application/problem+json")
+    shown = kind in (
+        "text/html; charset=utf-8",
+        "application/problem+json",
+        "application/json",
+    )
     is_file = answer.headers.get("content-disposition", "").startswith("attachment")
     assert shown or is_file, (str(answer.request.url), kind)
 

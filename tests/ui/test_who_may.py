@@ -19,6 +19,7 @@ Kind = Literal["open", "page", "change", "leave"]
 ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("GET", "/ui"): "page",
     ("GET", "/ui/{rest:path}"): "page",
+    ("GET", "/ui/charts/{kind:str}"): "page",
     ("GET", "/ui/login"): "open",
     ("POST", "/ui/login"): "open",
     ("GET", "/ui/static/{named:str}"): "open",
@@ -46,6 +47,7 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/topics/{topic:str}/send"): "change",
     ("GET", "/ui/groups"): "page",
     ("GET", "/ui/groups/{group:str}"): "page",
+    ("GET", "/ui/groups/{group:str}/lag"): "page",
     ("POST", "/ui/groups/{group:str}/delete"): "change",
     ("GET", "/ui/groups/{group:str}/reset"): "page",
     ("POST", "/ui/groups/{group:str}/reset"): "change",
@@ -116,7 +118,7 @@ BY_KIND: Final = {
 }
 NAMES: Final = {
     "{topic:str}": "here", "{group:str}": "here", "{api_key_id:str}": "abcdefgh",
-    "{queue:str}": "here",
+    "{queue:str}": "here", "{kind:str}": "overview",
     "{inlet:str}": "here", "{subscription:str}": "here", "{table:str}": "here",
     "{offset:str}": "0", "{name:str}": "olga", "{named:str}": "none.css", "{rest:path}": "nothing",
 }  # fmt: skip

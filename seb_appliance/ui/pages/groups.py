@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from heapq import nlargest
 from typing import Any, Final
 
 from litestar.types import ASGIApp
@@ -16,18 +17,18 @@ from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, Lag, R
 from seb_appliance.broker.values import From
 from seb_appliance.errors import BadRequestError, GroupNotFoundError, RefusedError
 from seb_appliance.tasks import in_slices
+from seb_appliance.ui import answers, charts
 from seb_appliance.ui.forms import Form, time_field, time_us, whole
 from seb_appliance.ui.lists import FIELDS, Column, having, is_asked, linked, listed, quiet
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
-from seb_appliance.ui.units import Chart, ago, chart, count, size, span
+from seb_appliance.ui.units import ago, count, size, span
 
 routes = Routes()
 _PATH: Final = "/ui/groups"
 _DEEP: Final = ("bytes", "oldest")  # columns whose order needs more than memory
 _ORDERED_DEEP_MAX: Final = 1_000  # groups
 _TOPICS_PER_PAGE: Final = 100
-_TREND_US: Final = 3600 * 1_000_000
-_TREND_US_MIN: Final = 120 * 1_000_000
+_LINES_DRAWN: Final = 4  # a colour each
 _RESET_FIELDS: Final = frozenset({"how", "value", "topics"})
 _HOWS: Final = {
     "earliest": "the log start: all records",
@@ -42,10 +43,11 @@ _MEMBERS_SHOWN: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A group on a topic. `trend` None: it is not sampled, or not yet."""
+    """A group on a topic. `change`: of its lag in the last hour, in records; None if it is not
+    sampled, or not yet."""
 
     view: GroupTopicView
-    trend: Chart | None
+    change: int | None
 
 
 @routes.get("/groups", FIELDS)
@@ -134,6 +136,7 @@ async def _group_page(visit: Visit, group: str, problem: FormProblem | None = No
         parts=["group-topics"],
         view=view,
         lines=_lines(visit, view),
+        drawn=f"{path}/lag",
         membership=await visit.broker.groups.membership(group, lambda _group, _topic: True),
         members_shown=_MEMBERS_SHOWN,
         topic_count=len(topics),
@@ -159,18 +162,24 @@ def _only(topics: list[str]) -> Sees:
 
 
 def _lines(visit: Visit, view: GroupView) -> list[Line]:
-    until_us = visit.now_us
     lines = []
     for topic in view.topics:
         points = visit.options.lags.of(view.group, topic.topic_id)
-        shown = None
-        if len(points) > 1:
-            # Few samples are drawn wider, so that they can be seen.
-            from_us = min(max(points[0][0], until_us - _TREND_US), until_us - _TREND_US_MIN)
-            title = f"Lag on {topic.topic}"
-            shown = chart(title, {"": points}, count, from_us=from_us, until_us=until_us)
-        lines.append(Line(topic, shown))
+        change = round(points[-1][1] - points[0][1]) if len(points) > 1 else None
+        lines.append(Line(topic, change))
     return lines
+
+
+@routes.get("/groups/{group:str}/lag")
+async def draw_lag(visit: Visit, group: str) -> ASGIApp:
+    """For charts.js: the topics on which the group is furthest behind, in the last hour."""
+    found = {
+        topic: visit.options.lags.of(group, visit.broker.topics.get(topic).topic_id)
+        for topic in visit.broker.groups.topics_of(group)  # raises GroupNotFoundError
+    }
+    behind = nlargest(_LINES_DRAWN, found, lambda topic: [lag for _, lag in found[topic][-1:]])
+    lines = {topic: found[topic] for topic in behind if found[topic]}
+    return answers.json(charts.drawing_of_lags(lines, visit.now_us, charts.SPANS["1h"]))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from litestar.types import ASGIApp
@@ -10,47 +10,49 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.broker.status import StandbyStatus, Telemetry
 from seb_appliance.broker.topics.catalog import Totals
-from seb_appliance.errors import BadRequestError
+from seb_appliance.errors import NotFoundError
+from seb_appliance.ui import answers, charts
 from seb_appliance.ui.history import Sample, TopicRate
 from seb_appliance.ui.options import Figure
 from seb_appliance.ui.page_context import Routes, Visit
-from seb_appliance.ui.units import Chart, Point, chart, count, rate, share, size, size_rate, span
+from seb_appliance.ui.units import count, rate, share, size, size_rate, span
 
 routes = Routes()
 _LISTED: Final = 5
-SPANS_S: Final = {"1h": 3_600, "24h": 24 * 3_600, "7d": 7 * 86_400, "30d": 30 * 86_400}
 
 
 @routes.get("/", {"span"})
 async def show(visit: Visit) -> ASGIApp:
-    chosen = visit.form.text("span", "1h")
-    if chosen not in SPANS_S:
-        raise BadRequestError(f"The span is one of {', '.join(SPANS_S)}.")
     telemetry, readiness = visit.options.telemetry(), await visit.broker.readiness()
-    now_us = visit.now_us
-    from_us = now_us - SPANS_S[chosen] * 1_000_000
-    samples = visit.options.history.between(from_us, now_us)
     totals = visit.broker.topics.totals()
+    live = ("overview-live", "overview-more")
+    drawn = {} if visit.part in live else await charts.shown(visit, "overview")
     return visit.page(
         "overview",
-        parts=["overview-live"],
+        parts=[*live, "charts"],
         ready=readiness.ready,
         warnings=[
             *warnings(telemetry, readiness.sentences),
             *visit.options.cost_warnings(),
         ],
-        figures=[
-            *_figures(telemetry, totals, samples[-1] if samples else None),
-            *visit.options.cost(),
-        ],
-        charts=_charts(samples, from_us, now_us),
+        traffic=_traffic(telemetry, visit.options.history.newest(visit.now_us)),
+        storage=[*_storage(telemetry, totals), *visit.options.cost()],
+        appliance=_appliance(telemetry),
         busiest=_busiest(visit),
         lagging=_lagging(visit),
-        spans=list(SPANS_S),
-        chosen=chosen,
         totals=totals,
         every_s=limits.SAMPLE_EVERY_S,
+        **drawn,
     )
+
+
+@routes.get("/charts/{kind:str}", {"span"})
+async def draw(visit: Visit, kind: str) -> ASGIApp:
+    """For charts.js."""
+    if kind not in charts.CHARTS:
+        raise NotFoundError(f"There are charts of {', '.join(charts.CHARTS)}.")
+    _, span = charts.chosen_span(visit)
+    return answers.json(await charts.drawing(visit, charts.CHARTS[kind], span))
 
 
 def _busiest(visit: Visit) -> list[tuple[str, TopicRate | None]]:
@@ -70,18 +72,12 @@ def _lagging(visit: Visit) -> list[tuple[str, str, int]]:
     ]
 
 
-def _figures(telemetry: Telemetry, totals: Totals, latest: Sample | None) -> list[Figure]:
+def _traffic(telemetry: Telemetry, latest: Sample | None) -> list[Figure]:
     """Rates are those of the latest sample."""
-    status = telemetry.status
-    journal, snapshots, bucket = status.journal, status.snapshots, status.bucket
     seconds = latest.seconds if latest else 1.0
     reads = latest.sections_at_hand + latest.sections_fetched if latest else 0
     hits = latest.sections_at_hand / reads if latest and reads else None
-    snapshot = (
-        f"{count(snapshots.entries_since)} entries since"
-        if snapshots.seq is not None
-        else "a start replays the whole journal"
-    )
+    answered = span(telemetry.status.bucket.last_answer_age_s)
     return [
         Figure("Records in", rate(latest.records_in / seconds if latest else None), "acknowledged"),
         Figure("Bytes in", size_rate(latest.bytes_in / seconds if latest else None), "as stored"),
@@ -94,9 +90,21 @@ def _figures(telemetry: Telemetry, totals: Totals, latest: Sample | None) -> lis
         Figure(
             "Requests to the bucket",
             rate(latest.bucket_requests / seconds if latest else None),
-            f"last answer {span(bucket.last_answer_age_s)} ago",
+            f"last answer {answered} ago",
         ),
         Figure("Cache hit rate", share(hits), "of sections read"),
+    ]
+
+
+def _storage(telemetry: Telemetry, totals: Totals) -> list[Figure]:
+    status = telemetry.status
+    journal, snapshots = status.journal, status.snapshots
+    snapshot = (
+        f"{count(snapshots.entries_since)} entries since"
+        if snapshots.seq is not None
+        else "a start replays the whole journal"
+    )
+    return [
         Figure("Stored", size(totals.size_bytes), f"{count(totals.records)} records"),
         Figure("Topics", count(totals.topics), f"{count(status.counts.groups)} groups"),
         Figure("Journal", f"seq {count(journal.seq)}", f"epoch {count(journal.epoch)}"),
@@ -105,6 +113,13 @@ def _figures(telemetry: Telemetry, totals: Totals, latest: Sample | None) -> lis
             "none yet" if snapshots.seq is None else f"seq {count(snapshots.seq)}",
             snapshot,
         ),
+    ]
+
+
+def _appliance(telemetry: Telemetry) -> list[Figure]:
+    status = telemetry.status
+    journal, bucket = status.journal, status.bucket
+    return [
         *([_standby(status.standby)] if status.standby else []),
         Figure(
             "Bucket",
@@ -125,22 +140,6 @@ def _standby(standby: StandbyStatus) -> Figure:
     else:
         state = f"up to date {standby.seen_end_age_s:.1f} s ago"
     return Figure("Standby", state, "of the writer's journal")
-
-
-def _charts(samples: Sequence[Sample], from_us: int, until_us: int) -> list[Chart]:
-    def points(of: Callable[[Sample], float | None]) -> list[Point]:
-        return [(s.at_us, value) for s in samples if (value := of(s)) is not None]
-
-    latencies = {"p50": points(lambda s: s.put_p50_s), "p99": points(lambda s: s.put_p99_s)}
-    shown = (
-        ("Records in", {"": points(lambda s: s.records_in / s.seconds)}, rate),
-        ("Records out", {"": points(lambda s: s.records_out / s.seconds)}, rate),
-        ("Bytes in", {"": points(lambda s: s.bytes_in / s.seconds)}, size_rate),
-        ("PUT latency", latencies, span),
-        ("Requests to the bucket", {"": points(lambda s: s.bucket_requests / s.seconds)}, rate),
-        ("Stored", {"": points(lambda s: float(s.size_bytes))}, size),
-    )
-    return [chart(*one, from_us=from_us, until_us=until_us) for one in shown]
 
 
 def warnings(now: Telemetry, problems: Sequence[str]) -> list[str]:

@@ -9,6 +9,7 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.broker.counters import RequestCount
 from seb_appliance.broker.status import Telemetry
+from seb_appliance.ui import charts
 from seb_appliance.ui.options import CheckKind, Figure
 from seb_appliance.ui.page_context import Routes, Visit
 from seb_appliance.ui.units import count, share, size
@@ -18,13 +19,15 @@ routes = Routes()
 _ANSWERS: Final = {"ObjectMissingError": "absent", "ObjectExistsError": "exists"}
 
 
-@routes.get("/storage")
+@routes.get("/storage", {"span"})
 async def show(visit: Visit) -> ASGIApp:
     now = visit.options.telemetry()
     status = now.status
+    live = ("storage-live", "checks")
+    drawn = {} if visit.part in live else await charts.shown(visit, "storage")
     return visit.page(
         "storage",
-        parts=["storage-live", "checks"],
+        parts=[*live, "charts"],
         requests=_requests(now),
         sections=[
             ("In the bucket", _bucket(now)),
@@ -36,6 +39,7 @@ async def show(visit: Visit) -> ASGIApp:
         bill=visit.options.bill(),
         checks=visit.options.checks(),
         every_s=limits.SAMPLE_EVERY_S,
+        **drawn,
     )
 
 
