@@ -37,7 +37,7 @@ async def show(visit: Visit) -> ASGIApp:
         ],
         traffic=_traffic(telemetry, visit.options.history.newest(visit.now_us)),
         storage=[*_storage(telemetry, totals), *visit.options.cost()],
-        appliance=_appliance(telemetry),
+        appliance=appliance_figures(telemetry),
         busiest=_busiest(visit),
         lagging=_lagging(visit),
         totals=totals,
@@ -116,7 +116,7 @@ def _storage(telemetry: Telemetry, totals: Totals) -> list[Figure]:
     ]
 
 
-def _appliance(telemetry: Telemetry) -> list[Figure]:
+def appliance_figures(telemetry: Telemetry) -> list[Figure]:
     status = telemetry.status
     journal, bucket = status.journal, status.bucket
     return [
