@@ -90,14 +90,22 @@ class ArrowBatches:
     """Makes Arrow record batches of one topic's stored ones. Nothing is copied where a stored batch
     is large; small ones are joined."""
 
-    def __init__(self, topic: str, schema: pa.Schema) -> None:
+    def __init__(
+        self, topic: str, schema: pa.Schema, record_keys: Iterable[bytes] | None = None
+    ) -> None:
+        """`record_keys`: of the records that are wanted; None: all."""
         self._topic = topic
         self._schema = schema
         self._stored = schema  # what is made of a stored batch at first
+        self._keys = None
+        if record_keys is not None:
+            self._keys = pa.array(list(record_keys), pa.binary())
+            if "key" not in schema.names:
+                self._stored = schema.append(pa.field("key", pa.binary()))
         self._pairs_at = -1
         if "headers" in schema.names and pa.types.is_list(schema.field("headers").type):
             self._pairs_at = schema.names.index("headers")
-            self._stored = schema.set(self._pairs_at, pa.field("packed", pa.binary()))
+            self._stored = self._stored.set(self._pairs_at, pa.field("packed", pa.binary()))
         self._parts: list[pa.RecordBatch] = []
         self._records = self._bytes = 0
 
@@ -127,11 +135,14 @@ class ArrowBatches:
     def _of(self, batch: Batch, start: int, end: int) -> pa.RecordBatch:
         whole = arrow.record_batch(batch, self._topic, self._stored)
         part = arrow.sliced(whole, batch, start, end)
-        if self._pairs_at < 0:
+        if self._keys is not None:
+            part = part.filter(pc.is_in(part.column("key"), self._keys))
+        if self._stored is self._schema:
             return part
-        columns = part.columns
-        kind = self._schema.field("headers").type
-        columns[self._pairs_at] = _pairs(columns[self._pairs_at], kind)
+        columns = part.columns[: len(self._schema)]
+        if self._pairs_at >= 0:
+            kind = self._schema.field("headers").type
+            columns[self._pairs_at] = _pairs(columns[self._pairs_at], kind)
         return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 

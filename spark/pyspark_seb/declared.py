@@ -4,6 +4,7 @@ texts of errors and the tables in docs/spark.md are made of this.
 
 from __future__ import annotations
 
+import base64
 import difflib
 import json
 import re
@@ -128,6 +129,20 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
     if unknown or len(set(named)) != len(named):
         raise BadOptionError(f"{name}={text!r}: columns, each once, are {', '.join(COLUMNS)}")
     return named
+
+
+def _keys(name: str, text: str) -> tuple[bytes, ...]:
+    try:
+        return tuple(
+            base64.b64decode(one["base64"], validate=True)
+            if isinstance(one, dict)
+            else one.encode()
+            for one in json.loads(text)
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise BadOptionError(
+            f'{name} is not a JSON list of record keys as ["customer-7", {{"base64": "AAE="}}]'
+        ) from error
 
 
 COLUMNS: Final = ("key", "value", "headers", "topic", "offset", "timestamp")
@@ -291,6 +306,17 @@ HEADERS_AS: Final = Option(
 SHOWN: Final = Option(
     "columns", _columns, "names", "all", "only these columns, in this order: `offset,value`"
 )
+RECORD_KEYS: Final = Option(
+    "recordKeys", _keys, "JSON list", "all records",
+    'only records with these record keys: `["customer-7", {"base64": "AAE="}]`. All others are '
+    "read, and not given to Spark",
+)  # fmt: skip
+ON_COMPACTION: Final = Option(
+    "failOnCompaction", _flag, "`true`, `false`",
+    "`true`: an error if the topic was compacted after the DataFrame was loaded",
+    "`false`: continue without the records that newer ones of their record key have replaced since",
+    ("batch",),
+)  # fmt: skip
 TRANSPORT: Final = Option(
     "transport", _one_of("api", "direct"), "`api`, `direct`", "`api`",
     "`direct`: see [below](#reading-the-bucket-itself-transportdirect)",
@@ -306,7 +332,8 @@ PRODUCER_ID: Final = Option(
 
 OPTIONS: Final[tuple[Option[Any], ...]] = (
     URL, TOKEN_FILE, TOPICS, GROUP, STARTING, ENDING, MOST, LEAST, DELAY, MIN_PARTITIONS,
-    TASK_RECORDS, FAIL_ON_LOSS, WITH_HEADERS, HEADERS_AS, SHOWN, TRANSPORT, TOPIC, PRODUCER_ID,
+    TASK_RECORDS, FAIL_ON_LOSS, ON_COMPACTION, WITH_HEADERS, HEADERS_AS,
+    SHOWN, RECORD_KEYS, TRANSPORT, TOPIC, PRODUCER_ID,
 )  # fmt: skip
 
 # What Spark itself puts among the options of a stream's sink.
@@ -392,6 +419,18 @@ def _unknown(
         hint = f" Is it {names[near[0]][0]}?"
     known = ", ".join(option.name for option in options)
     return f"unknown option {asked!r}; known here: {known}.{hint}"
+
+
+def connection(given: Mapping[str, str]) -> tuple[str, str]:
+    """Of any options, the appliance's url and the tokenFile. Raises BadOptionError."""
+    options = recognized(given, (*READ, "write"))
+    return options.needed(URL), options.needed(TOKEN_FILE)
+
+
+def without(given: Mapping[str, str], *options: Option[Any]) -> dict[str, str]:
+    """Options as they were given, except these by any of their names."""
+    names = {name.lower() for option in options for name in (option.name, *option.aliases)}
+    return {name: value for name, value in given.items() if name.lower() not in names}
 
 
 def table(*uses: Use) -> str:

@@ -46,6 +46,21 @@ class RecordsGoneError(SebSparkError):
         return type(self), (self.topic, self.offset, self.log_start_offset)
 
 
+class CompactedError(SebSparkError):
+    """A DataFrame would have fewer rows than when it was loaded: compaction has removed some."""
+
+    def __init__(self, topic: str):
+        super().__init__(
+            f"topic {topic!r} was compacted since the DataFrame was loaded, whose actions would "
+            "see different rows: load it again (and .cache() it, to use it several times), or set "
+            "failOnCompaction=false"
+        )
+        self.topic = topic
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.topic,)
+
+
 class TopicChangedError(SebSparkError):
     """The topic is another one than the offsets were made for, or its log is shorter than they."""
 

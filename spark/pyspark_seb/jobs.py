@@ -55,6 +55,7 @@ def reading(asked: argparse.Namespace) -> dict[str, str]:
         "topics": asked.topics,
         "transport": asked.transport,
         "failOnDataLoss": "false" if asked.skip_lost else "true",
+        "failOnCompaction": "false",  # what newer records have replaced is not missed
     }
 
 

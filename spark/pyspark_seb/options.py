@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pyspark_seb import declared
@@ -36,6 +36,8 @@ class ReadOptions:
     fail_on_data_loss: bool
     columns: tuple[str, ...]
     headers_as_array: bool
+    record_keys: tuple[bytes, ...] | None
+    fail_on_compaction: bool
     is_direct: bool
 
 
@@ -85,6 +87,8 @@ def read_options(given: Mapping[str, str], use: Use | None = None) -> ReadOption
         fail_on_data_loss=options.get(declared.FAIL_ON_LOSS) is not False,
         columns=columns,
         headers_as_array=options.get(declared.HEADERS_AS) == "array",
+        record_keys=options.get(declared.RECORD_KEYS),
+        fail_on_compaction=options.get(declared.ON_COMPACTION) is not False,
         is_direct=options.get(declared.TRANSPORT) == "direct",
     )
 
@@ -122,16 +126,19 @@ class TopicLog:
     topic_id: int
     log_start_offset: int
     log_end_offset: int
+    is_compacted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRange:
-    """Offsets start ≤ o < end of one topic."""
+    """Offsets start ≤ o < end of one topic. `compacted_seq`: when a part of them was compacted last
+    as of the plan, as the manifest has it; None: any time will do."""
 
     topic: str
     topic_id: int
     start: int
     end: int
+    compacted_seq: int | None = None
 
     def __len__(self) -> int:
         return self.end - self.start
@@ -156,7 +163,11 @@ def find_topics(appliance: Appliance, wanted: Iterable[str]) -> dict[str, TopicL
             listed = [appliance.get(f"/v1/topics/{name}").json()]
         for item in listed:
             found[item["topic"]] = TopicLog(
-                item["topic"], item["topic_id"], item["log_start_offset"], item["log_end_offset"]
+                item["topic"],
+                item["topic_id"],
+                item["log_start_offset"],
+                item["log_end_offset"],
+                "compact" in item["effective_settings"]["cleanup"],
             )
     return dict(sorted(found.items()))
 
@@ -193,16 +204,29 @@ def commit(
     appliance.send("PUT", f"/v1/groups/{group}/offsets", content)
 
 
-def resolve_ranges(appliance: Appliance, options: ReadOptions) -> list[TopicRange]:
-    """What a batch reads. Raises SebSparkError."""
+def resolve_ranges(
+    appliance: Appliance, options: ReadOptions
+) -> tuple[list[TopicRange], dict[str, CommittedOffset]]:
+    """What a batch reads, and where its group stands. Raises SebSparkError."""
     topics = find_topics(appliance, options.topics)
     committed = committed_offsets(appliance, options.group) if options.group else {}
     ranges = []
     for log in topics.values():
         start = start_of(appliance, log, options, committed.get(log.topic))
-        end = end_of(appliance, log, options)
-        ranges.append(TopicRange(log.topic, log.topic_id, start, max(start, end)))
-    return ranges
+        end = max(start, end_of(appliance, log, options))
+        seq = None
+        if log.is_compacted and options.fail_on_compaction:
+            seq = compacted_seq(appliance, log.topic, start, end)
+        ranges.append(TopicRange(log.topic, log.topic_id, start, end, seq))
+    return ranges, committed
+
+
+def compacted_seq(appliance: Appliance, topic: str, start: int, end: int) -> int:
+    """The journal entry that compacted a part of the offsets last; 0 if none did."""
+    if start >= end:
+        return 0
+    found = appliance.get(f"/v1/topics/{topic}/manifest", offset=start, until=end).json()
+    return int(found.get("compacted_seq", 0))  # an appliance of before does not say it
 
 
 def start_of(
@@ -257,10 +281,15 @@ def _offset_of(appliance: Appliance, log: TopicLog, text: str) -> int:
         return max(log.log_start_offset, log.log_end_offset - back)
     if not text.startswith("@"):
         return int(text)
-    path = f"/v1/topics/{log.topic}/records"
-    found = appliance.get(path, offset=text, until=log.log_end_offset, max_records=1, format="json")
+    return offset_since(appliance, log.topic, text, log.log_end_offset)
+
+
+def offset_since(appliance: Appliance, topic: str, text: str, end: int) -> int:
+    """The first offset below `end` with the time `@…` or a later one; `end` if there is none."""
+    path = f"/v1/topics/{topic}/records"
+    found = appliance.get(path, offset=text, until=end, max_records=1, format="json")
     records = found.json()["records"]
-    return int(records[0]["offset"]) if records else log.log_end_offset
+    return int(records[0]["offset"]) if records else end
 
 
 # A task reads about so many: long enough to be worth starting, short enough to be done again.
@@ -282,7 +311,7 @@ def split(
         for i in range(count):
             start = whole.start + len(whole) * i // count
             end = whole.start + len(whole) * (i + 1) // count
-            parts.append(TopicRange(whole.topic, whole.topic_id, start, end))
+            parts.append(replace(whole, start=start, end=end))
     return parts
 
 

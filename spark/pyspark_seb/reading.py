@@ -17,8 +17,13 @@ from pyspark.sql.types import StructType
 
 from pyspark_seb.client import Appliance, Connection
 from pyspark_seb.columns import ArrowBatches, arrow_schema
-from pyspark_seb.errors import ApplianceError, RecordsGoneError, TopicChangedError
-from pyspark_seb.options import ReadOptions, TopicRange
+from pyspark_seb.errors import (
+    ApplianceError,
+    CompactedError,
+    RecordsGoneError,
+    TopicChangedError,
+)
+from pyspark_seb.options import ReadOptions, TopicRange, compacted_seq
 from seb_appliance import limits
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats.columns import Bytes
@@ -172,8 +177,9 @@ def read_range(
     options: ReadOptions, wanted: TopicRange, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Raises ApplianceError, RecordsGoneError, TopicChangedError, BadBatchError."""
-    made = ArrowBatches(wanted.topic, schema)
+    made = ArrowBatches(wanted.topic, schema, options.record_keys)
     at = wanted.start
+    log_start_offset = 0
     with closing(Appliance(options.url, options.token_file)) as appliance:
         _check_topic(appliance, wanted)
         while at < wanted.end:
@@ -189,6 +195,17 @@ def read_range(
                     raise RecordsGoneError(wanted.topic, at, log_start_offset) from error
                 at = max(at, log_start_offset)
         yield from made.rest()
+        _check_compaction(appliance, wanted, log_start_offset)
+
+
+def _check_compaction(appliance: Appliance, wanted: TopicRange, log_start_offset: int) -> None:
+    """Raises CompactedError if it was compacted since the plan: after the read, which may be what
+    it overtook."""
+    if wanted.compacted_seq is None:
+        return
+    start = max(wanted.start, log_start_offset)
+    if compacted_seq(appliance, wanted.topic, start, wanted.end) > wanted.compacted_seq:
+        raise CompactedError(wanted.topic)
 
 
 def _parts(

@@ -23,7 +23,15 @@ from pyspark.sql.types import StructType
 from pyspark_seb.client import Appliance
 from pyspark_seb.columns import spark_schema
 from pyspark_seb.errors import BadOptionError
-from pyspark_seb.options import ReadOptions, TopicRange, read_options, resolve_ranges, split
+from pyspark_seb.frames import Loaded, described
+from pyspark_seb.options import (
+    CommittedOffset,
+    ReadOptions,
+    TopicRange,
+    read_options,
+    resolve_ranges,
+    split,
+)
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
 
 
@@ -43,8 +51,10 @@ class DefaultSource(DataSource):
         """Resolve the offsets of a batch. Spark calls this once, when a DataFrame is made; resolved
         later, each action would read up to a different "latest"."""
         options = read_options(self.options)
-        self._ranges = _resolved(options)
-        return _schema(options)
+        self._ranges, committed = _resolved(options)
+        at = {topic: found.offset for topic, found in committed.items()}
+        begins_at = options.group if options.starting.everywhere == "committed" else None
+        return described(_schema(options), Loaded(begins_at, at, self._ranges))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options = read_options(self.options, "batch")
@@ -52,7 +62,7 @@ class DefaultSource(DataSource):
         if schema.simpleString() != ours.simpleString():
             raise BadOptionError(f"the schema is {ours.simpleString()}: leave .schema(…) out")
         if self._ranges is None:
-            self._ranges = _resolved(options)
+            self._ranges, _ = _resolved(options)
         return SebReader(options, schema, self._ranges)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
@@ -95,6 +105,6 @@ def _schema(options: ReadOptions) -> StructType:
     return spark_schema(options.columns, headers_as_array=options.headers_as_array)
 
 
-def _resolved(options: ReadOptions) -> list[TopicRange]:
+def _resolved(options: ReadOptions) -> tuple[list[TopicRange], dict[str, CommittedOffset]]:
     with closing(Appliance(options.url, options.token_file)) as appliance:
         return resolve_ranges(appliance, options)

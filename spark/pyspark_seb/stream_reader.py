@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -43,6 +43,14 @@ from pyspark_seb.options import (
 )
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
 
+# A stream that waits asks so seldom, and a stop of the query takes so long at most.
+WAIT_S: Final = 2
+# Fewer records wait than a batch needs.
+HELD_S: Final = 0.5
+# Names of topics are asked for so often at least, while nothing comes.
+LISTED_S: Final = 10.0
+_MANY: Final = "/v1/records"
+
 StreamOffset: TypeAlias = dict[str, Any]
 
 
@@ -58,6 +66,9 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: StreamOffset | None = None  # of a run that ends with what is there now
         self._published: StreamOffset = {}
         self._batch_s = -math.inf  # when the last batch was planned
+        self._seen: StreamOffset | None = None  # log ends, when they were last asked for
+        self._idle_at: StreamOffset | None = None  # nothing was there, when last asked
+        self._watch = Watch()
 
     def __getstate__(self) -> dict[str, Any]:
         return {"_given": self._given, "_schema": self._schema}
@@ -92,13 +103,13 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is None:
             start = self.initialOffset()
         self._publish(start)
-        topics = self._topics()
-        if not isinstance(limit, ReadAllAvailable) and self._is_early(start, topics):
-            return start
-        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = next_end(start, topics, self._target, most)
-        if end != start:
-            self._batch_s = time.monotonic()
+        if start == self._idle_at and self._target is None:  # Spark asks again after 10 ms
+            if any(backlogs(start, self._seen or {}).values()):
+                time.sleep(HELD_S)
+            elif not self._watch.sees_change(self._appliance, self._options.topics, list(start)):
+                return start
+        end = self._end_of_batch(start, limit)
+        self._idle_at = start if end == start else None
         return end
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[RangePartition]:
@@ -118,6 +129,10 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._made is not None:
             self._made[1].close()
             self._made = None
+
+    def reportLatestOffset(self) -> StreamOffset | None:  # noqa: N802 - Spark's
+        """For the progress of the query, whose lag is the distance to it."""
+        return self._seen
 
     # --- the tasks ---
 
@@ -150,6 +165,17 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _topics(self) -> dict[str, TopicLog]:
         return find_topics(self._appliance, self._options.topics)
+
+    def _end_of_batch(self, start: StreamOffset, limit: ReadLimit | None) -> StreamOffset:
+        topics = self._topics()
+        self._seen = _ends(topics)
+        if not isinstance(limit, ReadAllAvailable) and self._is_early(start, topics):
+            return start
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
+        end = next_end(start, topics, self._target, most)
+        if end != start:
+            self._batch_s = time.monotonic()
+        return end
 
     def _is_early(self, start: StreamOffset, topics: Mapping[str, TopicLog]) -> bool:
         """Too few records wait, and not too long. A run that ends with what is there waits for
@@ -235,6 +261,41 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lossy = not self._options.fail_on_data_loss
         begin = checked_start(log, first, fail_on_data_loss=not lossy)
         return TopicRange(topic, log.topic_id, min(begin, end["offset"]), end["offset"])
+
+
+class Watch:
+    """Waits at the appliance for a record of any topic, in place of asking for log ends."""
+
+    def __init__(self) -> None:
+        self._cursor: str | None = None
+        self._listed_s = time.monotonic()
+
+    def sees_change(
+        self, appliance: Appliance, wanted: Sequence[str], known: Sequence[str]
+    ) -> bool:
+        """Whether the log ends are to be asked for again: at once for a new record, and sometimes
+        for a topic that was deleted. Otherwise False after WAIT_S. `wanted`: names
+        and patterns; `known`: names of topics."""
+        is_plain = not any(one.startswith("/") for one in wanted)
+        asked: dict[str, str | int] = {"format": "json", "max_records": 1}
+        asked["topics"] = ",".join(wanted if is_plain else known)
+        try:
+            if self._cursor is None:
+                # What came before this position is found in the log ends that are asked for next.
+                page = appliance.get(_MANY, **asked, offset="latest").json()
+                self._cursor = page["cursor"]
+                return True
+            asked |= {"cursor": self._cursor, "wait": f"{WAIT_S}s"}
+            page = appliance.get(_MANY, **asked).json()
+        except ApplianceError:  # too many topics for one question, or a cursor that has expired
+            self._cursor = None
+            time.sleep(WAIT_S)
+            return True
+        self._cursor = None if page["records"] else page["cursor"]
+        is_old = time.monotonic() > self._listed_s + LISTED_S
+        if is_old:
+            self._listed_s = time.monotonic()
+        return is_old or self._cursor is None
 
 
 def next_end(

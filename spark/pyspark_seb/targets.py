@@ -118,6 +118,7 @@ def records(spark: SparkSession, asked: argparse.Namespace, pull: Pull) -> DataF
         "topics": pull.log.topic,
         "startingOffsets": str(pull.begin),
         "endingOffsets": str(pull.end),
+        "failOnCompaction": "false",
     }
     found = spark.read.format("seb").options(**options).load()
     return found.withColumn("topic_id", sql.lit(pull.log.topic_id).cast("long"))

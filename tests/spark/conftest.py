@@ -171,6 +171,17 @@ class House:
             time.sleep(0.1)
         raise AssertionError(f"not tidied after {WAIT_S} s: {found}")
 
+    def compacted(self, topic: str) -> None:
+        """Return once the topic was compacted, and all of its first records with it."""
+        until_s = time.monotonic() + WAIT_S
+        while time.monotonic() < until_s:
+            found = self.appliance.get(f"/v1/topics/{topic}/manifest").json()
+            if found["compacted_seq"]:
+                return
+            self.produce(topic, 100, keys=50)  # what lies behind is tidied
+            time.sleep(0.2)
+        raise AssertionError(f"not compacted after {WAIT_S} s: {found}")
+
 
 def value_of(number: int, size: int = 20) -> bytes:
     """Says which record it is; of bytes that do not compress when it is longer."""

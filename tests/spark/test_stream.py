@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 import threading
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
+from pyspark_seb import batch_offsets, commit
 
 from tests.spark.conftest import House
+
+IDLE_S = 8
 
 
 class Sink:
@@ -193,3 +198,110 @@ def test_a_stream_that_goes_on_sees_records_as_they_come(spark, house, tmp_path)
     finally:
         query.stop()
     assert sink.offsets == list(range(20))
+
+
+def requests(house: House) -> int:
+    """How many the appliance has answered."""
+    found = house.appliance.get("/metrics").body.decode()
+    rows = re.findall(r"^seb_(?:fast_lane|application)_requests_total (\S+)$", found, re.MULTILINE)
+    return int(sum(map(float, rows)))
+
+
+def test_an_idle_stream_asks_once_a_second_at_most_and_sees_a_record_at_once(
+    spark, house, tmp_path
+) -> None:
+    topic, group, sink = house.name(), house.name("group"), Sink()
+    house.produce(topic, 10)
+    came, more = threading.Event(), threading.Event()
+
+    def write(frame, batch_id: int) -> None:
+        sink(frame, batch_id)
+        (came if len(sink.offsets) == 10 else more).set()
+
+    records = spark.readStream.format("seb").options(**house.options(topics=topic, group=group))
+    query = (
+        records.load()
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(tmp_path))
+        .start()
+    )
+    try:
+        assert came.wait(60)
+        query.awaitTermination(6)  # the group is told, and the position to wait at is asked for
+        before = requests(house)
+        query.awaitTermination(IDLE_S)
+        assert requests(house) - before <= IDLE_S
+        house.produce(topic, 5)
+        assert more.wait(60)
+    finally:
+        query.stop()
+    assert sink.offsets == list(range(15))
+
+
+def test_progress_tells_how_far_the_stream_is_behind(spark, house, tmp_path) -> None:
+    topic, group, sink = house.name(), house.name("group"), Sink()
+    house.produce(topic, 100)
+    given = house.options(topics=topic, group=group, maxOffsetsPerTrigger=40)
+    query = (
+        spark.readStream.format("seb")
+        .options(**given)
+        .load()
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    seen = [
+        [json.loads(source[name])[topic]["offset"] for name in ("endOffset", "latestOffset")]
+        for progress in query.recentProgress
+        for source in progress["sources"]
+        if progress["numInputRows"]
+    ]
+    assert seen == [[40, 100], [80, 100], [100, 100]]
+
+
+def test_a_stream_that_runs_once_can_be_committed_to_where_the_data_ended(
+    spark, house, tmp_path
+) -> None:
+    topic, group, sink = house.name(), house.name("group"), Sink()
+    house.produce(topic, 100)
+    given = house.options(topics=topic, group=group, maxOffsetsPerTrigger=40)
+    query = (
+        spark.readStream.format("seb")
+        .options(**given)
+        .load()
+        .writeStream.foreachBatch(sink)
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(once=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert sink.offsets == list(range(100))
+    assert house.committed(group, topic) == 0  # Spark tells a source of a batch with the next one
+    commit(query, group, given)
+    assert house.committed(group, topic) == 100
+
+
+def test_a_batch_of_a_stream_has_its_offsets_at_hand(spark, house, tmp_path) -> None:
+    topic, group = house.name(), house.name("group")
+    house.produce(topic, 100)
+    house.commit(group, topic, 10)
+    given = house.options(topics=topic, group=group, maxOffsetsPerTrigger=40)
+    seen = []
+
+    def write(frame, batch_id: int) -> None:
+        found = batch_offsets(frame, batch_id, str(tmp_path), given)[topic]
+        seen.append((found.start, found.end, frame.count()))
+
+    query = (
+        spark.readStream.format("seb")
+        .options(**given)
+        .load()
+        .writeStream.foreachBatch(write)
+        .option("checkpointLocation", str(tmp_path))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    assert seen == [(10, 50, 40), (50, 90, 40), (90, 100, 10)]

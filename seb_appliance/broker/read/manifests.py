@@ -26,7 +26,8 @@ class ManifestSegment:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """Nothing from `segments_end_offset` on is in a segment yet."""
+    """Nothing from `segments_end_offset` on is in a segment yet. `compacted_seq`: the newest entry
+    that compacted a part of the requested range; 0: none."""
 
     topic: str
     topic_id: int
@@ -35,6 +36,7 @@ class Manifest:
     segments_end_offset: int
     log_start_offset: int
     log_end_offset: int
+    compacted_seq: int
 
 
 class Manifests:
@@ -64,6 +66,7 @@ class Manifests:
             max(topic.log_start_offset, _segments_end(topic)),
             topic.log_start_offset,
             topic.log_end_offset,
+            _compacted_seq(topic, offset, end),
         )
         valid_s = min(valid_s or 0, self._valid_s_max)
         if not valid_s or not segments:
@@ -101,6 +104,18 @@ class Manifests:
             length = self._catalog.stored.get(ref.object_id).length
             segments.append(ManifestSegment(ref, length))
         segments[-1].sections.append(section)
+
+
+def _compacted_seq(topic: Topic, offset: int, end: int) -> int:
+    newest = 0
+    while offset < end:
+        owner, until = owner_of(topic, offset)
+        until = min(end, until)
+        for run in owner.runs:
+            if run.base < until and run.last >= offset:
+                newest = max(newest, run.seq)
+        offset = until
+    return newest
 
 
 def _segments_end(topic: Topic) -> int:

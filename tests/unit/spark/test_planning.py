@@ -105,6 +105,7 @@ def test_an_end_can_be_asked_for_without_a_start() -> None:
 def test_a_batch_waits_for_its_least_records_and_not_for_ever(monkeypatch) -> None:
     now_s = [1000.0]
     monkeypatch.setattr(stream_reader.time, "monotonic", lambda: now_s[0])
+    monkeypatch.setattr(stream_reader, "HELD_S", 0.0)
     reader = Reader(TopicLog("a", 1, 0, 9), minOffsetsPerTrigger="5", maxTriggerDelay="30s")
     limit = reader.getDefaultReadLimit()
     assert limit == ReadMinRows(5)

@@ -50,7 +50,9 @@ class SegmentOut(msgspec.Struct):
 class ManifestOut(msgspec.Struct):
     """The segments that hold offsets below `next_offset`; continue there with the next request.
     Read offsets that no segment covers through the API; no segment covers offsets from
-    `segments_end_offset` on."""
+    `segments_end_offset` on. `compacted_seq`: the seq of the journal entry that compacted a part of
+    the requested range last; 0 if none did. As long as it stays, no compaction removes records of
+    the range."""
 
     topic: str
     topic_id: int
@@ -59,6 +61,7 @@ class ManifestOut(msgspec.Struct):
     segments_end_offset: int
     log_start_offset: int
     log_end_offset: int
+    compacted_seq: int
 
 
 def _valid_s(call: Call) -> int | None:
@@ -106,6 +109,7 @@ _MANIFEST: Final = {
     "segments_end_offset": 655360,
     "log_start_offset": 0,
     "log_end_offset": 660044,
+    "compacted_seq": 0,
 }
 
 
@@ -153,6 +157,7 @@ async def get_manifest(ctx: RequestContext) -> object:
         manifest.segments_end_offset,
         manifest.log_start_offset,
         manifest.log_end_offset,
+        manifest.compacted_seq,
     )
 
 
