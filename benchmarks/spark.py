@@ -1,9 +1,10 @@
-"""Rows a second in a local Spark: reads by the API and from the bucket, and writes.
+"""Rows a second in a local Spark: reads by the API, from the bucket and of Parquet, and writes.
 
     PYTHONPATH=.:spark .venv/bin/python benchmarks/spark.py --records 5000000
 
 Starts an appliance on an S3 server (moto) and a Spark with local[2] beside it, on this machine.
-Each figure is the median of the runs after a warm one.
+Each figure is the median of the runs after a warm one. The ways to read take turns, so that their
+ratios hold on a machine that is busy otherwise; Parquet is what the rows cost Spark alone.
 """
 
 from __future__ import annotations
@@ -75,6 +76,25 @@ def measured(runs: int, count: int, work: Callable[[], None]) -> str:
     return f"{statistics.median(speeds):12,.0f} rows/s   ({low:,.0f} to {high:,.0f})"
 
 
+def taking_turns(runs: int, count: int, works: dict[str, Callable[[], None]]) -> None:
+    """Print the speed of each, and its ratio to that of the last one in the same round."""
+    speeds: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(runs + 1):
+        for name, work in works.items():
+            begin_s = time.perf_counter()
+            work()
+            if turn:  # the first is a warm run
+                speeds[name].append(count / (time.perf_counter() - begin_s))
+    last = speeds[next(reversed(speeds))]
+    for name, found in speeds.items():
+        ratio = statistics.median(a / b for a, b in zip(found, last, strict=True))
+        print(
+            f"{name:16}{statistics.median(found):12,.0f} rows/s   "
+            f"({min(found):,.0f} to {max(found):,.0f}), {ratio:.2f} of Parquet",
+            flush=True,
+        )
+
+
 @contextmanager
 def load(seb: SebProcess) -> Iterator[None]:
     """What an appliance has to do anyway: LOADERS producers that append again and again."""
@@ -131,7 +151,7 @@ def wait_for_segments(appliance: Appliance, topic: str) -> float:
     raise SystemExit("the tidier does not come to an end")
 
 
-def run(spark: SparkSession, seb: SebProcess, count: int, runs: int) -> None:
+def run(spark: SparkSession, seb: SebProcess, folder: Path, count: int, runs: int) -> None:
     base = {"url": f"http://127.0.0.1:{seb.port}", "tokenFile": str(seb.data / "admin.key")}
     appliance = Appliance(base["url"], base["tokenFile"])
 
@@ -147,11 +167,22 @@ def run(spark: SparkSession, seb: SebProcess, count: int, runs: int) -> None:
     sample = max(1, count // 5)
     print(f"write           {measured(runs, sample, lambda: write('written', sample))}", flush=True)
     write("rows", count)
-    print(f"read, api       {measured(runs, count, lambda: read('api'))}", flush=True)
+    lake = str(folder / "rows.parquet")
+    spark.read.format("seb").options(**base, topics="rows").load().write.parquet(lake)
+
+    def read_parquet() -> None:
+        spark.read.parquet(lake).write.format("noop").mode("overwrite").save()
+
     share = wait_for_segments(appliance, "rows")
     handed_out = records_handed_out(seb)
-    print(f"read, direct    {measured(runs, count, lambda: read('direct'))}", flush=True)
-    through = (records_handed_out(seb) - handed_out) / (count * (runs + 1))
+    read("direct")
+    through = (records_handed_out(seb) - handed_out) / count
+    works = {
+        "read, api": lambda: read("api"),
+        "read, direct": lambda: read("direct"),
+        "read, Parquet": read_parquet,
+    }
+    taking_turns(runs, count, works)
     print(f"in segments     {share:12.1%}   when the direct reads began")
     print(f"through it      {through:12.2%}   of the records, in the direct reads")
     reads = max(1, GB // (count * VALUE_BYTES))
@@ -178,7 +209,7 @@ def main() -> None:
             asyncio.run(seb.ready(within_s=WAIT_S))
             os.nice(19)  # Spark; the appliance and its bucket run as they would alone
             spark = session(Path(name))
-            run(spark, seb, asked.records, asked.runs)
+            run(spark, seb, Path(name), asked.records, asked.runs)
             spark.stop()
         finally:
             seb.kill()
