@@ -113,6 +113,8 @@ class UiOptions:
     ndjson: Callable[[ReadResult], Iterable[bytes]]
     # Writes a snapshot; returns the number of the last entry in it.
     snapshot: Callable[[], Awaitable[int]]
+    # The command that sets the first password, in a shell of this machine.
+    first_log_in: str = "seb admin set-password"
     # Costs for the overview, and the lines of the month's bill.
     cost: Callable[[], Sequence[Figure]] = tuple
     bill: Callable[[], Sequence[BillRow]] = tuple

@@ -103,7 +103,7 @@ def test_an_api_key_is_made_used_and_revoked(chromium: Browser, seb: Serving) ->
         page.get_by_role("button", name="Create the API key").dblclick()
         secret = page.locator("#secret").inner_text()
         assert secret not in page.url
-        page.get_by_role("button", name="Copy").click()
+        page.get_by_role("button", name="Copy", exact=True).click()
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         assert page.evaluate("navigator.clipboard.readText()") == secret
         page.get_by_role("link", name="Done").click()

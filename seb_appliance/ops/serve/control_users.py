@@ -6,6 +6,9 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
+from pathlib import Path
 from typing import Final
 
 from seb_appliance.api.encoding.answers import format_time
@@ -18,6 +21,14 @@ from seb_appliance.ops.host.passwords import Passwords
 
 FIRST_USER: Final = "admin"
 _ROLES: Final[dict[str, Role]] = {"viewer": "viewer", "admin": "admin"}
+
+
+def set_password_command(data: Path) -> str:
+    """What sets the first password of the appliance with this data directory, in a shell in any
+    folder of this machine."""
+    seb = Path(sys.executable).with_name("seb")
+    program = [str(seb)] if seb.exists() else [sys.executable, "-m", "seb_appliance"]
+    return shlex.join([*program, "admin", "set-password", "--data", str(data.absolute())])
 
 
 def handlers(broker: Broker, passwords: Passwords) -> dict[str, Handler]:

@@ -20,6 +20,7 @@ from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
 from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.ops.serve.control_users import set_password_command
 from seb_appliance.ops.serve.protocols import PROTOCOLS, sections, table_store
 from seb_appliance.ops.serve.status import cost, samples, status, telemetry
 from seb_appliance.ops.serve.ui_facts import (
@@ -64,6 +65,7 @@ def ui_options(appliance: Appliance) -> UiOptions:
         ),
         checks=lambda: checks_shown(appliance.checks),
         begin_check=appliance.checks.begin,
+        first_log_in=set_password_command(appliance.settings.data),
         subscription_page=lambda queue: page_of(appliance.beside, queue),
     )
 

@@ -383,7 +383,9 @@ def _show_started(console: Console, appliance: Appliance, port: int) -> None:
     url = f"http://{host}:{port}"
     page = f"{url}/ui"
     if not appliance.broker.accounts.all():
-        page += f"  no user exists yet: seb admin set-password --data {settings.data}"
+        from seb_appliance.ops.serve.control_users import set_password_command
+
+        page += f"  no user exists yet: {set_password_command(settings.data)}"
     key_file = settings.data / FILE_NAME
     rows = [
         ("bucket", f"{appliance.store.description}  {_WORTH[appliance.journal.durability]}"),

@@ -155,7 +155,7 @@ async def create(visit: Visit) -> ASGIApp:
         quotas=Quotas(**members["quotas"]),
         by=visit.actor,
     )
-    return visit.page("api_key_secret", status=201, key=key, secret=secret, rotated=False)
+    return _secret_page(visit, key, secret, rotated=False)
 
 
 @routes.post("/api-keys/{api_key_id:str}", FIELDS, again=partial(_page, with_form=True))
@@ -185,7 +185,25 @@ async def rotate(visit: Visit, api_key_id: str) -> ASGIApp:
         raise BadRequestError(f"The overlap is one of {', '.join(_OVERLAPS)}.")
     overlap_ms = quantities.duration_ms(overlap)
     key, secret = await visit.broker.access.rotate(key.api_key_id, overlap_ms, visit.actor)
-    return visit.page("api_key_secret", status=201, key=key, secret=secret, rotated=True)
+    return _secret_page(visit, key, secret, rotated=True)
+
+
+def _secret_page(visit: Visit, key: ApiKeyView, secret: str, *, rotated: bool) -> ASGIApp:
+    topic = _written_topic(key, visit.broker.topics.names()[:_AT_ONCE])
+    return visit.page(
+        "api_key_secret", status=201, key=key, secret=secret, rotated=rotated, topic=topic
+    )
+
+
+def _written_topic(key: ApiKeyView, names: Sequence[str]) -> str | None:
+    """A topic for a test that the API key may write to, of `names` if one fits; None if it may not
+    write at all."""
+    for grant in key.grants:
+        if grant.operation in ("produce", "admin"):
+            pattern, made = Patterns([grant.topics]), grant.topics.replace("**", "*")
+            found = (name for name in names if pattern.cover(name))
+            return next(found, made.replace("*", "greetings"))
+    return None
 
 
 @routes.post("/api-keys/{api_key_id:str}/revoke", {"id"}, again=_page)

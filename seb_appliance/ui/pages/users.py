@@ -24,6 +24,7 @@ from seb_appliance.ui.units import time_tag
 
 routes = Routes()
 _PATH: Final = "/ui/users"
+_LOG_IN_PART: Final = "log-in"
 
 
 @routes.get("/login", {"next"}, role="anyone")
@@ -73,10 +74,14 @@ def _log_in_page(
 ) -> ASGIApp:
     return visit.page(
         "login",
+        parts=[_LOG_IN_PART],
         status=status if problem else 200,
         way_back=way_back,
         problem=problem,
         has_users=bool(visit.broker.accounts.all()),
+        command=visit.options.first_log_in,
+        # The page waited for the first user, and only then asks for this part.
+        first_user="admin" if visit.part == _LOG_IN_PART else "",
     )
 
 
