@@ -8,6 +8,7 @@ A page is `templates/pages/NAME.html`; a part of it that htmx fetches alone is
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
@@ -22,7 +23,7 @@ from seb_appliance.broker.access.audit import USER, Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import UserRow
 from seb_appliance.broker.shares import OPERATOR
-from seb_appliance.errors import ForbiddenError, RefusedError, SebError
+from seb_appliance.errors import ForbiddenError, NotFoundError, RefusedError, SebError
 from seb_appliance.ui import answers, forms
 from seb_appliance.ui.answers import Renderer, Sent
 from seb_appliance.ui.forms import Form
@@ -35,6 +36,8 @@ Role = Literal["anyone", "viewer", "admin"]
 VISIT_STATE: Final = "seb_visit"
 LOGIN: Final = "/ui/login"
 STRANGERS: Final = "strangers"  # the share in which log-in forms are read
+# No name has a slash, so an escaped one would lead to the page of something else; as would dots.
+_NO_PATH: Final = re.compile(rb"%2f|%5c|//|/(?:\.|%2e){1,2}(?:/|$)|/$", re.IGNORECASE)
 FORM_ID: Final = "form_id"  # a hidden field of each form, see SentForms
 
 
@@ -300,8 +303,10 @@ class Desk:
         return answered.sent
 
     def look(self, request: AnyRequest, query: frozenset[str] = frozenset()) -> Visit:
-        """The visit, logged in or not. Raises BadRequestError."""
+        """The visit, logged in or not. Raises BadRequestError, NotFoundError."""
         scope = request.scope
+        if _NO_PATH.search(scope["raw_path"]):
+            raise NotFoundError("The admin page has no such page.")
         headers = _headers(scope)
         token = token_in(headers.get(b"cookie"))
         client = scope.get("client")

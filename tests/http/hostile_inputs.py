@@ -308,7 +308,7 @@ def _names() -> Iterator[Hostile]:
         (33, "/v1/topics/../../etc/passwd", 400, "bad_name"),
         (33, "/schema/assets/../../app.py", 404, "not_found"),
         (34, "/schema/assets/..%2f..%2fapp.py", 404, "not_found"),
-        (34, "/ui/static/%2e%2e/%2e%2e/app.py", 404, "not_found"),
+        (34, "/schema/assets/%2e%2e/%2e%2e/app.py", 404, "not_found"),
         (41, "/v1/topics/-rf", 404, "topic_not_found"),
         (41, "/v1/topics/CON", 404, "topic_not_found"),
         (43, "/v1/topics/TARGET", 404, "topic_not_found"),

@@ -144,7 +144,8 @@ def create_app(
     protocols: Sequence[Protocol] = (),
     pages: Sequence[Router] = (),
 ) -> Api:
-    """The ASGI application. `pages` are not part of the API, and have their own error pages."""
+    """The ASGI application. `pages` are not part of the API, and have their own error pages
+    and rules of paths."""
     described = functools.cache(lambda: openapi(protocols))
     measured: list[Callable[[], Iterable[Sample]]] = [
         samples,
@@ -168,7 +169,7 @@ def create_app(
         route_handlers=handlers,
         openapi_config=None,  # routes/schema.py has it
         logging_config=None,  # the process sets logging up, once
-        exception_handlers={Exception: partial(_answer_unrouted, protocols)},
+        exception_handlers={Exception: partial(_answer_unrouted, protocols, pages)},
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
     return Api(
@@ -176,16 +177,26 @@ def create_app(
         options.new_request_id,
         Cors(options.cors_origins),
         options.trusted_proxies,
-        tuple(protocol.path_prefix for protocol in protocols if protocol.path_prefix),
+        (
+            *(protocol.path_prefix for protocol in protocols if protocol.path_prefix),
+            *(f"{page.path}/".encode() for page in pages),
+        ),
     )
 
 
 def _answer_unrouted(
-    protocols: Sequence[Protocol], request: Request[Any, Any, Any], exception: Exception
+    protocols: Sequence[Protocol],
+    pages: Sequence[Router],
+    request: Request[Any, Any, Any],
+    exception: Exception,
 ) -> Response[bytes]:
-    """The exception handler where a protocol's own does not reach: paths and methods without a
-    route."""
+    """The exception handler where a protocol's own, and that of pages, does not reach: paths and
+    methods without a route."""
     path = request.scope["raw_path"]
+    for page in pages:
+        if path.startswith(f"{page.path}/".encode()):
+            answered: Response[bytes] = page.exception_handlers[Exception](request, exception)
+            return answered
     for protocol in protocols:
         if protocol.path_prefix and path.startswith(protocol.path_prefix):
             return protocol.answer_error(request, exception)
