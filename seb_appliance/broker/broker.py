@@ -253,6 +253,7 @@ class Broker:
         self.newest_record = self._reads.newest
         self.replicate = self._sequencer.replicate
         self.audit = self._state.audit
+        self.audited = self._state.audited
 
     # --- life ---
 

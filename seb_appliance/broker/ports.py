@@ -430,6 +430,9 @@ class State(Protocol):
         """Actions in all entries taken so far, newest first. Raises OverloadedError while SQLite
         does not follow."""
 
+    async def audited(self) -> list[tuple[str, str]]:
+        """Each actor with each of its actions, as far as `audit` has them. Raises as `audit`."""
+
 
 class Replica(Protocol):
     """Local state while a start brings it up to the end of the journal (storage/ drives it)."""

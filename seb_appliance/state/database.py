@@ -133,6 +133,10 @@ class StateDatabase:
         """Actions in the entries projected so far, newest first."""
         return await self._transact(loading.audit, query)
 
+    async def audited(self) -> list[tuple[str, str]]:
+        """The actors and actions of `audit`."""
+        return await self._transact(loading.audited)
+
     # --- the thread ---
 
     async def _transact(

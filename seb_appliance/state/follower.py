@@ -101,6 +101,11 @@ class StateFollower:
         await self._caught_up("the audit")
         return await self._database.audit(query)
 
+    async def audited(self) -> list[tuple[str, str]]:
+        """See `broker.ports.State`."""
+        await self._caught_up("the audit")
+        return await self._database.audited()
+
     async def delays_by_time(
         self, spans: Sequence[Span], after: tuple[int, int], most: int
     ) -> list[DelayRange]:

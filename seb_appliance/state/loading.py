@@ -126,6 +126,11 @@ def audit(connection: sqlite3.Connection, query: AuditQuery) -> list[AuditRow]:
     return [AuditRow(*row) for row in connection.execute(_AUDIT, parameters)]
 
 
+def audited(connection: sqlite3.Connection) -> list[tuple[str, str]]:
+    """Each actor with each of its actions."""
+    return connection.execute("SELECT DISTINCT actor, action FROM audit").fetchall()
+
+
 def _entries(rows: sqlite3.Cursor, living: set[int]) -> list[EntryRow]:
     """The entries with records of living topics, oldest first; sections of deleted topics are left
     out."""

@@ -214,6 +214,9 @@ class FakeState(DelaysOfEntries):
             rows.append(AuditRow(number, **fields))
         return rows[::-1][: query.most]
 
+    async def audited(self) -> list[tuple[str, str]]:
+        raise AssertionError("nobody asks here")
+
 
 class FakeKeyIndex:
     """No topic is indexed, and none may be."""

@@ -10,6 +10,8 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance.broker.access.audit import Actor
+from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.formats.queues.queues import QueueSettings
 from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user, visitor
@@ -69,9 +71,28 @@ async def test_the_audit_tells_who_what_and_from_where(
     await broker.topics.change("audited", {"linger_ms": 7}, by)
     text = (await olga.get("/ui/audit?who=user%3Aadmin")).text
     assert "192.0.2.1 · Browser/1.0" in text
-    assert "<b>settings.linger_ms</b> <del>5</del> <ins>7</ins>" in text
-    assert "topic_changed" in text
-    assert "api_key_created" not in text
+    assert "<b>Linger</b> <del>5ms</del> <ins>7ms</ins>" in text
+    assert ">topic changed</td>" in text
+    assert ">api key created</td>" not in text
+
+
+async def test_the_audit_names_keys_and_offers_the_actors_and_actions_that_there_are(
+    seb: RunningAppliance, olga: Visitor
+) -> None:
+    broker, grants = seb.appliance.broker, (Grant(operation="produce", topics="orders.*"),)
+    key, _ = await broker.access.create("checkout", grants, 1_893_456_000_000_000)
+    by = Actor(key.api_key_id, "192.0.2.1")
+    await broker.queues.put("audited-work", QueueSettings(topics=["a", "b"], lease_ms=60_000), by)
+    text = (await olga.get("/ui/audit?what=checkout")).text
+    assert "<b>grants</b>  <ins>produce:orders.*</ins>" in text
+    assert "<ins>2030-01-01 00:00:00Z</ins>" in text
+    assert f'<option value="{key.api_key_id}">checkout</option>' in text
+    assert '<option value="queue_created">queue created</option>' in text
+    text = (await olga.get(f"/ui/audit?who={key.api_key_id}")).text
+    assert f'<a href="/ui/api-keys/{key.api_key_id}">checkout</a>' in text
+    assert f'<option value="{key.api_key_id}" selected>checkout</option>' in text
+    assert "<b>Lease</b>  <ins>1m</ins>" in text
+    assert "<ins>a, b</ins>" in text
 
 
 async def test_the_audit_is_paged_down_to_the_first_action(
@@ -93,12 +114,12 @@ async def test_the_audit_is_paged_down_to_the_first_action(
 
 
 async def test_the_audit_is_filtered_by_action_and_time(olga: Visitor) -> None:
-    assert "user_added" in (await olga.get("/ui/audit?action=user_added")).text
-    assert "api_key_created" not in (await olga.get("/ui/audit?action=user_added")).text
+    assert ">user added</td>" in (await olga.get("/ui/audit?action=user_added")).text
+    assert ">api key created</td>" not in (await olga.get("/ui/audit?action=user_added")).text
     for query in ("from=2999-01-01T00:00", "until=1999-01-01T00:00", "what=nothing"):
         assert "No matching actions" in (await olga.get(f"/ui/audit?{query}")).text
     both = "from=1999-01-01T00:00&until=2999-01-01T00:00:30&what=olga"
-    assert "user_added" in (await olga.get(f"/ui/audit?{both}")).text
+    assert ">user added</td>" in (await olga.get(f"/ui/audit?{both}")).text
 
 
 async def test_a_page_that_is_not_there_is_told_in_words(olga: Visitor) -> None:
