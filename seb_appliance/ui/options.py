@@ -28,6 +28,28 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class CostShown:
+    """This month's cost so far, the forecast for the whole month, and the budget (None: there is
+    none), as amounts and in words."""
+
+    so_far: float
+    forecast: float
+    budget: float | None
+    so_far_words: str
+    forecast_words: str
+    budget_words: str
+
+    @property
+    def is_over(self) -> bool:
+        return self.budget is not None and self.forecast > self.budget
+
+    def share(self, amount: float) -> str:
+        """As the width of a bar that has room for the budget and the forecast."""
+        whole = max(self.budget or 0.0, self.forecast, self.so_far) or 1.0
+        return f"{100 * amount / whole:.2f}%"
+
+
+@dataclass(frozen=True, slots=True)
 class BillRow:
     """One line of the month's bill, formatted. `forecast`: the amount for the whole month."""
 
@@ -115,13 +137,11 @@ class UiOptions:
     snapshot: Callable[[], Awaitable[int]]
     # The command that sets the first password, in a shell of this machine.
     first_log_in: str = "seb admin set-password"
-    # Costs for the overview, and the lines of the month's bill.
-    cost: Callable[[], Sequence[Figure]] = tuple
+    # This month's cost, and the lines of its bill.
+    cost: Callable[[], CostShown]
     bill: Callable[[], Sequence[BillRow]] = tuple
     # What topics have cost this month, by topic id. Call it once for all topics of a page.
     topic_costs: Callable[[], Callable[[int], TopicCost]]
-    # What the operator should know about costs now, in sentences.
-    cost_warnings: Callable[[], Sequence[str]] = tuple
     # What a change of a topic's settings will cost or save: a sentence for each setting.
     setting_cost: Callable[[str, TopicChanges], Mapping[str, str]] = lambda _topic, _changes: {}
     # Doctor and fsck; empty if checks cannot run here.

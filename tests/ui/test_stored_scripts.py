@@ -187,7 +187,7 @@ def spoiled_options(options: Callable[[Appliance], UiOptions]) -> Callable[[Appl
             told,
             telemetry=lambda: spoiled(told.telemetry(), "telemetry"),
             settings=lambda: spoiled(list(told.settings()), "setting"),
-            cost=lambda: spoiled([Figure("n", "v")], "figure"),
+            cost=lambda: spoiled(told.cost(), "figure"),
             bill=lambda: spoiled(list(told.bill()), "bill"),
             checks=lambda: [spoiled(check, "check"), dataclasses.replace(check, kind="doctor")],
         )

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from seb_appliance.ops.cost.prices import PROVIDERS, Money
-from seb_appliance.ops.serve.ui_facts import cost_warnings, effects_of
+from seb_appliance.ops.serve.ui_facts import cost_shown, effects_of
+from seb_appliance.ui.warnings import over_budget
 from tests.support.appliance import running_appliance
 
 
@@ -34,7 +35,7 @@ async def test_each_change_that_costs_or_saves_has_its_words(tmp_path):
 async def test_a_forecast_over_the_budget_is_a_warning(tmp_path):
     async with running_appliance(tmp_path) as seb:
         report = replace(seb.appliance.cost.report(), prices=PROVIDERS["hetzner"])
-        assert cost_warnings(report) == []
-        assert cost_warnings(replace(report, budget=Money(100.0, "EUR"))) == []
-        (found,) = cost_warnings(replace(report, budget=Money(1.0, "EUR")))
-        assert "more than the budget of 1.00 EUR" in found
+        assert over_budget(cost_shown(report)) == []
+        assert over_budget(cost_shown(replace(report, budget=Money(100.0, "EUR")))) == []
+        (found,) = over_budget(cost_shown(replace(report, budget=Money(1.0, "EUR"))))
+        assert "more than the budget of 1.00 EUR" in found.words

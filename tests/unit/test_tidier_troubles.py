@@ -12,7 +12,7 @@ from seb_appliance import limits
 from seb_appliance.ops.jobs import tidier_job as tidier_keeper
 from seb_appliance.ops.serve.status import telemetry
 from seb_appliance.tasks import Supervisor
-from seb_appliance.ui.pages.overview import warnings
+from seb_appliance.ui.warnings import warnings
 from tests.support.fakes import FakeClock
 from tests.support.tidied import Place
 
@@ -34,7 +34,8 @@ async def test_entries_that_wait_too_long_are_told_while_a_tidier_is_to_merge_th
     assert place.tidier.overdue_s == 0.0, "there is no tidier"
     place.tidier.start(place.appliance.supervisor)
     assert place.tidier.overdue_s > 0.0
-    (sentence,) = (s for s in warnings(telemetry(place.appliance), []) if "tidier is behind" in s)
+    told = [warned.words for warned in warnings(telemetry(place.appliance), [])]
+    (sentence,) = (words for words in told if "tidier is behind" in words)
     assert "should have been merged" in sentence
     await place.tidy()
     assert place.tidier.overdue_s == 0.0
@@ -58,7 +59,8 @@ async def test_the_tidier_goes_on_after_a_bug_which_is_told(
     await merged.wait()
     (task,) = (one for one in place.appliance.supervisor.tasks if one.name == "tidier")
     assert (task.failures, task.is_failing) == (1, True)
-    assert any("tidier: ZeroDivisionError" in s for s in warnings(telemetry(place.appliance), []))
+    told = [warned.words for warned in warnings(telemetry(place.appliance), [])]
+    assert any("tidier: ZeroDivisionError" in words for words in told)
 
 
 async def test_a_job_that_fails_by_a_bug_is_not_begun_again_at_once(

@@ -26,8 +26,7 @@ from seb_appliance.ops.serve.status import cost, samples, status, telemetry
 from seb_appliance.ops.serve.ui_facts import (
     bill_rows,
     checks_shown,
-    cost_figures,
-    cost_warnings,
+    cost_shown,
     effects_of,
     setting_rows,
     topic_costs,
@@ -56,10 +55,9 @@ def ui_options(appliance: Appliance) -> UiOptions:
         random_bytes=os.urandom,
         ndjson=lambda result: ndjson_parts(result, "text"),
         snapshot=appliance.publish_snapshot,
-        cost=lambda: cost_figures(appliance),
+        cost=lambda: cost_shown(appliance.cost.recent()),
         bill=lambda: bill_rows(appliance),
         topic_costs=lambda: topic_costs(appliance.cost.recent()),
-        cost_warnings=lambda: cost_warnings(appliance.cost.report()),
         setting_cost=lambda topic, changes: effects_of(
             appliance.broker, appliance.cost, topic, changes, appliance.clock.wall_us()
         ),

@@ -21,6 +21,7 @@ from seb_appliance.ui.options import (
     BillRow,
     CheckKind,
     CheckShown,
+    CostShown,
     Figure,
     Remark,
     SettingRow,
@@ -51,13 +52,18 @@ def setting_rows(appliance: Appliance) -> list[SettingRow]:
     return rows
 
 
-def cost_figures(appliance: Appliance) -> list[Figure]:
-    """The cost of the bucket this month so far, and the forecast for the whole month."""
-    found = appliance.cost.report()
-    note = f"forecast {found.prices.money(found.forecast.total)}"
-    if found.budget is not None:
-        note += f" of {found.budget}"
-    return [Figure("Cost this month", found.prices.money(found.so_far.total), note)]
+def cost_shown(found: CostReport) -> CostShown:
+    """The cost of the bucket this month."""
+    so_far, forecast, money = found.so_far.total, found.forecast.total, found.prices.money
+    budget = found.budget
+    return CostShown(
+        so_far,
+        forecast,
+        budget.amount if budget is not None else None,
+        money(so_far),
+        money(forecast),
+        str(budget or ""),
+    )
 
 
 def topic_costs(found: CostReport) -> Callable[[int], TopicCost]:
@@ -70,16 +76,6 @@ def topic_costs(found: CostReport) -> Callable[[int], TopicCost]:
         return TopicCost(cost.amount, money(cost.amount), note)
 
     return of
-
-
-def cost_warnings(found: CostReport) -> list[str]:
-    """What is wrong with the month's cost, in sentences."""
-    forecast = found.forecast.total
-    if found.budget is None or forecast <= found.budget.amount:
-        return []
-    amount = found.prices.money(forecast)
-    words = "The storage page shows what for."
-    return [f"The month will cost {amount}, more than the budget of {found.budget}. {words}"]
 
 
 def bill_rows(appliance: Appliance) -> list[BillRow]:

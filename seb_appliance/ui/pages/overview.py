@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Final
 
 from litestar.types import ASGIApp
@@ -16,6 +15,7 @@ from seb_appliance.ui.history import Sample, TopicRate
 from seb_appliance.ui.options import Figure
 from seb_appliance.ui.page_context import Routes, Visit
 from seb_appliance.ui.units import count, rate, share, size, size_rate, span
+from seb_appliance.ui.warnings import all_warnings
 
 routes = Routes()
 _LISTED: Final = 5
@@ -31,12 +31,10 @@ async def show(visit: Visit) -> ASGIApp:
         "overview",
         parts=[*live, "charts"],
         ready=readiness.ready,
-        warnings=[
-            *warnings(telemetry, readiness.sentences),
-            *visit.options.cost_warnings(),
-        ],
+        warnings=all_warnings(visit, telemetry, readiness.sentences),
         traffic=_traffic(telemetry, visit.options.history.newest(visit.now_us)),
-        storage=[*_storage(telemetry, totals), *visit.options.cost()],
+        storage=_storage(telemetry, totals),
+        cost=visit.options.cost(),
         appliance=appliance_figures(telemetry),
         busiest=_busiest(visit),
         lagging=_lagging(visit),
@@ -140,51 +138,3 @@ def _standby(standby: StandbyStatus) -> Figure:
     else:
         state = f"up to date {standby.seen_end_age_s:.1f} s ago"
     return Figure("Standby", state, "of the writer's journal")
-
-
-def warnings(now: Telemetry, problems: Sequence[str]) -> list[str]:
-    """What an operator should know now, in sentences that say what to do. `problems`: why the
-    appliance is not ready, as in /readyz."""
-    status = now.status
-    bucket, waiting = status.bucket, status.waiting
-    found = [problem[:1].upper() + problem[1:].rstrip(".") + "." for problem in problems]
-    if bucket.failing_s is not None and not problems:
-        found.append(
-            f"The bucket has not answered for {span(bucket.failing_s)}: "
-            f"{bucket.failure}. Records wait; nothing acknowledged is lost."
-        )
-    for failure, sentence in (
-        (status.state.failure, "The SQLite view is not being updated"),
-        (status.snapshots.failure, "The last snapshot could not be made"),
-        (status.tidier.failure, "The tidier's last attempt failed"),
-        (status.key_index.failure, "The key index is not being updated"),
-    ):
-        if failure:
-            found.append(f"{sentence}: {failure.rstrip('.')}.")
-    found += [
-        f"A background task failed and was restarted ({task.name}: {task.failure.rstrip('.')}). "
-        "Look at the log."
-        for task in status.background
-        if task.failing
-    ]
-    if status.tidier.overdue_s:
-        found.append(
-            f"The tidier is behind: journal entries should have been merged "
-            f"{span(status.tidier.overdue_s)} ago. Look at the storage page and at the log."
-        )
-    if now.cache.damaged:
-        found.append(
-            f"{count(now.cache.damaged)} reads failed their checksum and were not served. "
-            "Look at the log, and at the disk of the cache."
-        )
-    if waiting.pending_bytes > 0.8 * waiting.pending_bytes_max:
-        found.append("Almost all memory for waiting records is used; producers will be refused.")
-    found += [
-        f"{count(share.used)} of {count(share.limit)} {share.name.replace('_', ' ')} are in use, "
-        f"{count(share.largest_held)} of them by {share.largest or 'operators'}."
-        for share in status.shares
-        if share.used > 0.8 * share.limit and not share.forgets
-    ]
-    if status.journal.durability == "memory":
-        found.append("The bucket is this process's memory: everything is gone when it ends.")
-    return found
