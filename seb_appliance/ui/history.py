@@ -182,12 +182,12 @@ class LagHistory:
         """The pairs that are furthest behind now, and their lags in records."""
         return nlargest(most, ((lags[-1], pair) for pair, lags in self._lags.items() if lags[-1]))
 
-    def growing(self, most: int) -> list[tuple[int, Pair]]:
+    def growing(self, most: int, least: int) -> list[tuple[int, Pair]]:
         """The pairs whose lag has grown in each quarter of the last hour, or of the last half if
-        there is no more; and their lags in records, the furthest behind first."""
+        there is no more, to `least` records or more; the furthest behind first."""
         found = []
         for pair, lags in self._lags.items():
-            if len(lags) < limits.LAG_SAMPLES_KEPT // 2 or lags[-1] < limits.LAG_GROWING_MIN:
+            if len(lags) < limits.LAG_SAMPLES_KEPT // 2 or lags[-1] < least:
                 continue
             quarters = [lags[(len(lags) - 1) * part // 4] for part in range(5)]
             if all(before < after for before, after in pairwise(quarters)):

@@ -16,6 +16,9 @@ from seb_appliance.ui.units import count, span
 
 _SECOND_US: Final = 1_000_000
 _NAMED: Final = 3  # of each kind
+LAG_MIN: Final = 1_000  # records; a smaller lag that grows is no warning
+_EXPIRY_US: Final = 14 * 24 * 3600 * _SECOND_US  # before an API key expires
+_MISSED_ENTRIES: Final = 100_000  # since a snapshot; one is due long before
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ def warnings(now: Telemetry, problems: Sequence[str]) -> list[Warned]:
 def _snapshots(status: Status) -> list[Warned]:
     """A failure has a warning of its own."""
     snapshots = status.snapshots
-    if snapshots.failure or snapshots.entries_since <= limits.SNAPSHOT_MISSED_ENTRIES:
+    if snapshots.failure or snapshots.entries_since <= _MISSED_ENTRIES:
         return []
     newest = "There is no snapshot" if snapshots.seq is None else "The newest snapshot is old"
     words = f"{newest}: a start replays {count(snapshots.entries_since)} entries. Take one now."
@@ -119,7 +122,7 @@ def over_budget(cost: CostShown) -> list[Warned]:
 
 
 def _growing(visit: Visit) -> list[Warned]:
-    found = visit.options.lags.growing(_NAMED + 1)
+    found = visit.options.lags.growing(_NAMED + 1, LAG_MIN)
     warned = [
         Warned(
             f"The group {group} falls behind on {name}: its lag has grown steadily, to "
@@ -140,7 +143,7 @@ def expiring(keys: Iterable[ApiKeyView], now_us: int) -> list[Warned]:
         for key in keys
         if key.expires_us is not None
         and not key.disabled
-        and 0 < key.expires_us - now_us <= limits.EXPIRY_WARNED_US
+        and 0 < key.expires_us - now_us <= _EXPIRY_US
     )
     warned = [
         Warned(

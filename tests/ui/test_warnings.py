@@ -32,7 +32,7 @@ async def test_a_group_that_falls_behind_is_told_with_a_link(
     await seb.client.post("/v1/topics/slow/records", content=b"x")
     topic_id = seb.appliance.broker.topics.get("slow").topic_id
     for number in range(limits.LAG_SAMPLES_KEPT):
-        lags = {("a group", topic_id): limits.LAG_GROWING_MIN + number}
+        lags = {("a group", topic_id): warnings.LAG_MIN + number}
         seb.appliance.history.lags.add(number, lags)
     text = (await olga.get("/ui")).text
     assert "The group a group falls behind on slow: its lag has grown steadily, to 1,239" in text

@@ -42,13 +42,13 @@ def test_the_furthest_behind_come_first_and_who_is_not_behind_not_at_all() -> No
 
 
 def test_a_lag_that_grows_in_each_quarter_of_an_hour_is_told() -> None:
-    history, least = LagHistory(), limits.LAG_GROWING_MIN
+    history, least = LagHistory(), 1_000
     for number in range(limits.LAG_SAMPLES_KEPT // 2):
         lags = {("grows", 1): least + number, ("grows", 2): 2 * least + number}
         lags |= {("small", 1): number, ("falls", 1): 3 * least - number, ("stays", 1): 3 * least}
         history.add(number, lags)
-        assert history.growing(9) == [] or number == limits.LAG_SAMPLES_KEPT // 2 - 1
+        assert history.growing(9, least) == [] or number == limits.LAG_SAMPLES_KEPT // 2 - 1
     last = limits.LAG_SAMPLES_KEPT // 2 - 1
     first = (2 * least + last, ("grows", 2))
-    assert history.growing(9) == [first, (least + last, ("grows", 1))]
-    assert history.growing(1) == [first]
+    assert history.growing(9, least) == [first, (least + last, ("grows", 1))]
+    assert history.growing(1, least) == [first]
