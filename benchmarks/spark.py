@@ -26,7 +26,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 from pyspark_seb.client import Appliance
-from pyspark_seb.jobs import ROWS_AT_ONCE
+from pyspark_seb.jobs.frame import ROWS_AT_ONCE
 
 from seb_appliance import limits
 from tests.support.process import Bucket, SebProcess

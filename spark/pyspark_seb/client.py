@@ -22,7 +22,7 @@ from pyspark_seb.errors import ApplianceError, BadOptionError
 PATIENCE_S: Final = 120.0
 TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
-_RETRIED: Final = frozenset({408, 429, 500, 502, 503, 504})
+RETRIED: Final = frozenset({408, 429, 500, 502, 503, 504})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Appliance:
                 if answer.status < 300:
                     return answer
                 refused = _refusal(what, answer)
-                if answer.status not in _RETRIED:
+                if answer.status not in RETRIED:
                     raise refused
                 said = answer.headers.get("retry-after", "")
                 pause_s = min(float(said), 30.0) if said.isdigit() else 0.0

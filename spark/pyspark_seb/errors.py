@@ -69,6 +69,10 @@ class LakeError(SebSparkError):
     """The folder of a lake holds what makes another write into it wrong."""
 
 
+class ConflictError(SebSparkError):
+    """Another run of a job was quicker, and this one has changed nothing."""
+
+
 class RowsChangedError(SebSparkError):
     """A task that was tried again, or a batch that was replayed, has other rows than the first
     time: some of them would be taken for repetitions."""

@@ -8,18 +8,15 @@ changes nothing.
 from __future__ import annotations
 
 import argparse
-import sys
 import uuid
 from collections.abc import Callable
-from contextlib import closing
 from typing import Final, NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as sql
 
-from pyspark_seb import jobs
-from pyspark_seb.client import Appliance
-from pyspark_seb.errors import LakeError
+from pyspark_seb.errors import ConflictError, LakeError
+from pyspark_seb.jobs.frame import Result, Run
 from pyspark_seb.options import TopicLog, find_topics
 
 TOPIC_ID: Final = "seb.topic-id"
@@ -51,8 +48,7 @@ class Pull(NamedTuple):
         }
 
 
-def arguments(doc: str | None) -> argparse.ArgumentParser:
-    parser = jobs.parser(doc)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--topic", required=True)
     parser.add_argument("--table", required=True, help="in a catalog of Spark, as my.db.orders")
     parser.add_argument(
@@ -64,14 +60,14 @@ def arguments(doc: str | None) -> argparse.ArgumentParser:
         "\"CAST(get_json_object(CAST(value AS STRING), '$.total') AS DOUBLE) AS total\"",
     )
     parser.add_argument("--max-records", type=int, help="in one run (default: all)")
-    return parser
 
 
-def begin(spark: SparkSession, asked: argparse.Namespace, at: int | None = None) -> Pull:
+def begin(run: Run, at: int | None = None) -> Pull:
     """`at`: instead of where the last run ended. Raises ApplianceError, LakeError."""
-    with closing(Appliance(asked.url, asked.token_file)) as appliance:
+    asked = run.asked
+    with run.appliance() as appliance:
         log = find_topics(appliance, [asked.topic])[asked.topic]
-    progress = progress_of(spark, asked.table, log.topic_id)
+    progress = progress_of(run.spark, asked.table, log.topic_id)
     if at is None:
         at = progress.next_offset
     at = log.log_start_offset if at is None else at
@@ -111,34 +107,34 @@ def _head(spark: SparkSession, table: str) -> int | None:
     return None if found is None else int(found.snapshot_id)
 
 
-def records(spark: SparkSession, asked: argparse.Namespace, pull: Pull) -> DataFrame:
-    """With the columns of --select, and `topic_id`."""
+def records(run: Run, pull: Pull) -> DataFrame:
+    """With `topic_id`."""
     options = {
-        **jobs.writing(asked),
+        **run.access,
         "topics": pull.log.topic,
         "startingOffsets": str(pull.begin),
         "endingOffsets": str(pull.end),
         "failOnCompaction": "false",
     }
-    found = spark.read.format("seb").options(**options).load()
-    return found.withColumn("topic_id", sql.lit(pull.log.topic_id).cast("long"))
+    return run.records(options).withColumn("topic_id", sql.lit(pull.log.topic_id).cast("long"))
 
 
-def shaped(spark: SparkSession, found: DataFrame, asked: argparse.Namespace) -> DataFrame:
+def shaped(run: Run, found: DataFrame) -> DataFrame:
     """As rows of the table: its columns by name, in its types. Raises LakeError for a column that
     the records do not have."""
+    asked = run.asked
     wide = found.selectExpr("*", *asked.select)
-    fields = spark.table(asked.table).schema
+    fields = run.spark.table(asked.table).schema
     missing = [one.name for one in fields if one.name not in wide.columns]
     if missing:
         raise LakeError(f"{asked.table} has columns that no --select makes: {', '.join(missing)}")
     return wide.select(*(sql.col(one.name).cast(one.dataType) for one in fields))
 
 
-def overwrite(spark: SparkSession, asked: argparse.Namespace, pull: Pull) -> None:
+def overwrite(run: Run, pull: Pull) -> None:
     """Replace the table's rows of the topic from `begin` on by the records. Refused by Iceberg if
     such rows were committed since the progress was read, by whomever."""
-    rows = shaped(spark, records(spark, asked, pull), asked)
+    rows = shaped(run, records(run, pull))
     writer = rows.writeTo(pull.table).options(
         **pull.properties,
         **{
@@ -150,22 +146,20 @@ def overwrite(spark: SparkSession, asked: argparse.Namespace, pull: Pull) -> Non
     writer.overwrite(mine & (sql.col("offset") >= pull.begin))
 
 
-def merge_newest(spark: SparkSession, asked: argparse.Namespace, pull: Pull) -> None:
+def merge_newest(run: Run, pull: Pull) -> None:
     """Bring the newest record of each record key into the table, on a branch of the snapshot whose
     progress was read; the table is then moved there, unless it has changed meanwhile."""
     of_key = Window.partitionBy("key").orderBy(sql.desc("offset"))
     numbered = (
-        records(spark, asked, pull)
-        .where("key IS NOT NULL")
-        .withColumn("_n", sql.row_number().over(of_key))
+        records(run, pull).where("key IS NOT NULL").withColumn("_n", sql.row_number().over(of_key))
     )
     newest = numbered.where("_n = 1")
-    alive = shaped(spark, newest.where("value IS NOT NULL"), asked)
-    gone = shaped(spark, newest.where("value IS NULL"), asked)
+    alive = shaped(run, newest.where("value IS NOT NULL"))
+    gone = shaped(run, newest.where("value IS NULL"))
     changes = alive.withColumn("_gone", sql.lit(False)).unionByName(
         gone.withColumn("_gone", sql.lit(True))
     )
-    view, branch = f"seb_{uuid.uuid4().hex}", f"seb_{uuid.uuid4().hex}"
+    spark, view, branch = run.spark, f"seb_{uuid.uuid4().hex}", f"seb_{uuid.uuid4().hex}"
     changes.createOrReplaceTempView(view)
     spark.sql(
         f"ALTER TABLE {pull.table} CREATE BRANCH {branch} "
@@ -191,19 +185,27 @@ def merge_newest(spark: SparkSession, asked: argparse.Namespace, pull: Pull) -> 
         spark.catalog.dropTempView(view)
 
 
-Write = Callable[[SparkSession, argparse.Namespace, Pull], None]
+Write = Callable[[Run, Pull], None]
 
 
-def run(spark: SparkSession, asked: argparse.Namespace, pull: Pull, write: Write) -> int:
-    """The exit code: 0, or 3 when another run was quicker."""
+def work(run: Run, write: Write, at: int | None = None) -> Result:
+    """Raises ApplianceError, ConflictError, LakeError."""
+    run.step(f"asking how far {run.asked.table} is")
+    return bring(run, begin(run, at), write)
+
+
+def bring(run: Run, pull: Pull, write: Write) -> Result:
+    figures = {"topic": pull.log.topic, "from_offset": pull.begin, "next_offset": pull.end}
+    if run.asked.dry_run:
+        sentence = f"{pull.end - pull.begin} offsets would be brought into {pull.table}."
+        return Result(sentence, figures)
     if pull.begin < pull.end:
+        run.step(f"writing the offsets {pull.begin} to {pull.end} into {pull.table}")
         try:
-            write(spark, asked, pull)
-        except Exception:  # Spark passes on most of Iceberg's as they are
-            now = progress_of(spark, pull.table, pull.log.topic_id).next_offset
+            write(run, pull)
+        except Exception as error:  # Spark passes on most of Iceberg's as they are
+            now = progress_of(run.spark, pull.table, pull.log.topic_id).next_offset
             if now == pull.progress.next_offset:
                 raise
-            print(f"another run was quicker: {pull.table} is at {now}", file=sys.stderr)  # noqa: T201
-            return jobs.EXIT_CONFLICT
-    print(f"{pull.table} has the records of {pull.log.topic} below {pull.end}")  # noqa: T201
-    return 0
+            raise ConflictError(f"{pull.table} is at offset {now}") from error
+    return Result(f"{pull.table} has the records of {pull.log.topic} below {pull.end}.", figures)

@@ -14,12 +14,17 @@ from threading import Barrier, Thread
 from typing import Any
 
 from pyspark_seb import targets
+from pyspark_seb.errors import ConflictError
+from pyspark_seb.jobs import to_table, upsert
+from pyspark_seb.jobs.frame import Run
 from read import spark_session  # beside this file
 
 COLUMNS = {
-    "merge_newest": "key STRING, value STRING, total DOUBLE, offset LONG",
-    "overwrite": "topic_id LONG, offset LONG, value STRING, headers MAP<STRING, BINARY>",
+    "upsert": "key STRING, value STRING, total DOUBLE, offset LONG",
+    "to_table": "topic_id LONG, offset LONG, value STRING, headers MAP<STRING, BINARY>",
 }
+JOBS = {"to_table": to_table.JOB, "upsert": upsert.JOB}
+WRITES = {"to_table": targets.overwrite, "upsert": targets.merge_newest}
 TOTAL = "CAST(get_json_object(CAST(value AS STRING), '$.total') AS DOUBLE) AS total"
 
 
@@ -30,23 +35,28 @@ class Steps:
         self.asked = asked
         self.held: list[targets.Pull] = []
 
-    def _of(self, write: str) -> Any:
+    def _of(self, write: str) -> Run:
         given = ["--url", self.asked["url"], "--token-file", self.asked["token_file"]]
         given += ["--topic", self.asked["topic"], "--table", f"own.db.{write}", "--select", TOTAL]
-        return targets.arguments(None).parse_args(given)
+        return Run(JOBS[write].parser().parse_args(given), self.spark)
+
+    def _bring(self, write: str, pull: targets.Pull) -> int:
+        try:
+            return targets.bring(self._of(write), pull, WRITES[write]).exit_code
+        except ConflictError:
+            return 3
 
     def create(self, write: str) -> None:
         self.spark.sql(f"CREATE TABLE own.db.{write} ({COLUMNS[write]}) USING iceberg")
 
     def begin(self, write: str, at: int | None = None) -> list[int]:
         """A run looks at the table, and then waits."""
-        self.held.append(targets.begin(self.spark, self._of(write), at))
+        self.held.append(targets.begin(self._of(write), at))
         return [self.held[-1].begin, self.held[-1].end]
 
     def finish(self, write: str) -> int:
         """The run that looked last goes on: its exit code."""
-        pull = self.held.pop()
-        return targets.run(self.spark, self._of(write), pull, getattr(targets, write))
+        return self._bring(write, self.held.pop())
 
     def two(self, write: str) -> list[int]:
         """Two runs at once: their exit codes."""
@@ -54,9 +64,9 @@ class Steps:
         barrier = Barrier(2)
 
         def one() -> None:
-            pull = targets.begin(self.spark, self._of(write))
+            pull = targets.begin(self._of(write))
             barrier.wait(60)
-            codes.append(targets.run(self.spark, self._of(write), pull, getattr(targets, write)))
+            codes.append(self._bring(write, pull))
 
         threads = [Thread(target=one) for _ in range(2)]
         for thread in threads:

@@ -80,46 +80,46 @@ async def keeping(write: str, folder: Path) -> AsyncIterator[tuple[Lake, Jobs]]:
 
 
 async def test_merged_rows_are_the_newest_of_each_key_and_tombstones_delete(tmp_path: Path) -> None:
-    async with keeping("merge_newest", tmp_path) as (here, spark):
-        rows = ("rows", "merge_newest", ["key", "total", "offset"])
+    async with keeping("upsert", tmp_path) as (here, spark):
+        rows = ("rows", "upsert", ["key", "total", "offset"])
         await here.send({"total": 1}, {"total": 2}, {"total": 3}, {"total": 4})  # k0, k1, k2, k0
-        assert await spark.run("merge_newest") == ([0, 4], 0)
+        assert await spark.run("upsert") == ([0, 4], 0)
         assert await spark.do(*rows) == [["k0", 4.0, 3], ["k1", 2.0, 1], ["k2", 3.0, 2]]
-        assert await spark.run("merge_newest") == ([4, 4], 0)
+        assert await spark.run("upsert") == ([4, 4], 0)
 
         await here.send({"total": 5}, None)
-        assert await spark.do("begin", "merge_newest") == [4, 6]
+        assert await spark.do("begin", "upsert") == [4, 6]
         await here.send(None)
-        assert await spark.run("merge_newest") == ([4, 7], 0)
+        assert await spark.run("upsert") == ([4, 7], 0)
         assert await spark.do(*rows) == [["k2", 3.0, 2]]
         # The first one is late: it would bring k0 back.
-        assert await spark.do("finish", "merge_newest") == 3
+        assert await spark.do("finish", "upsert") == 3
         assert await spark.do(*rows) == [["k2", 3.0, 2]]
 
         await here.send({"total": 6}, {"total": 7})
-        assert await spark.do("two", "merge_newest") == [0, 3]
+        assert await spark.do("two", "upsert") == [0, 3]
         assert await spark.do(*rows) == [["k0", 6.0, 7], ["k1", 7.0, 8], ["k2", 3.0, 2]]
-        assert await spark.do("refs", "merge_newest") == ["main"]
+        assert await spark.do("refs", "upsert") == ["main"]
 
 
 async def test_each_record_is_a_row_once_however_often_it_is_written(tmp_path: Path) -> None:
-    async with keeping("overwrite", tmp_path) as (here, spark):
+    async with keeping("to_table", tmp_path) as (here, spark):
 
         async def check(end: int) -> None:
-            rows = await spark.do("rows", "overwrite", ["topic_id", "offset", "value"])
+            rows = await spark.do("rows", "to_table", ["topic_id", "offset", "value"])
             assert rows == [[1, i, f"v{i}"] for i in range(end)]
 
         await here.send(*(f"v{i}" for i in range(1_000)))
-        assert await spark.do("begin", "overwrite") == [0, 1_000]
-        assert await spark.run("overwrite") == ([0, 1_000], 0)
-        assert await spark.do("finish", "overwrite") == 3
+        assert await spark.do("begin", "to_table") == [0, 1_000]
+        assert await spark.run("to_table") == ([0, 1_000], 0)
+        assert await spark.do("finish", "to_table") == 3
         await check(1_000)
-        assert await spark.run("overwrite") == ([1_000, 1_000], 0)
+        assert await spark.run("to_table") == ([1_000, 1_000], 0)
 
         await here.send(*(f"v{i}" for i in range(1_000, 2_000)))
-        assert await spark.do("two", "overwrite") == [0, 3]
+        assert await spark.do("two", "to_table") == [0, 3]
         await check(2_000)
-        assert await spark.run("overwrite", 1_000) == ([1_000, 2_000], 0)
+        assert await spark.run("to_table", 1_000) == ([1_000, 2_000], 0)
         await check(2_000)
-        assert await spark.run("overwrite", 0) == ([0, 2_000], 0)
+        assert await spark.run("to_table", 0) == ([0, 2_000], 0)
         await check(2_000)

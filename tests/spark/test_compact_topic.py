@@ -1,4 +1,4 @@
-"""`spark/jobs/compact_topic.py`: a topic is compacted on the cluster while it is written and read.
+"""The job compact_topic: a topic is compacted on the cluster while it is written and read.
 
 The tidier compacts, too, and may be quicker: what is done here is then done again with a new topic.
 """
@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from pyspark_seb import compacting
+from pyspark_seb.errors import ConflictError
 
+from tests.spark import jobs
 from tests.spark.conftest import ROOT, House, value_of
-from tests.spark.test_jobs import asked, job
 from tests.spark.test_stream import Sink, run
 
 COUNT, KEYS, SIZE = 30_000, 2_000, 200
@@ -35,13 +37,15 @@ def filled(house: House) -> str:
 
 def compacted(spark, house: House, topic: str) -> str:
     """What came of the job; "late" when the tidier was quicker."""
-    module = job("compact_topic")
     house.change(topic, min_compaction_lag_ms=0)
-    outcome = module.run(spark, asked(module, house, "--topic", topic, "--tasks", 4))
-    if "compacted before" in outcome.reason or "already replaced" in outcome.reason:
+    try:
+        result = jobs.run(spark, house, "compact_topic", "--topic", topic, "--tasks", 4)
+    except ConflictError:  # the tidier has already replaced what it read
         return "late"
-    assert outcome.reason == ""
-    return outcome.state
+    if "compacted before" in result.sentence:
+        return "late"
+    assert result.sentence == f"{topic}: in force."
+    return "in_force"
 
 
 def first_in_force(house: House, work: Callable[[str], str]) -> str:
@@ -70,16 +74,15 @@ def last_values(until: int, begin: int = 0) -> dict[bytes, bytes]:
 
 def died(spark, house: House, topic: str) -> bool:
     """Whether the job began, and died before it handed anything over."""
-    module = job("compact_topic")
 
     def dies(*_: object) -> None:
         raise KeyboardInterrupt
 
     house.change(topic, min_compaction_lag_ms=0)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module.compacting, "bases_of", dies)
+        patched.setattr(compacting, "bases_of", dies)
         try:
-            module.run(spark, asked(module, house, "--topic", topic))
+            jobs.run(spark, house, "compact_topic", "--topic", topic)
         except KeyboardInterrupt:
             return True
     return False

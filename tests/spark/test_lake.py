@@ -13,20 +13,21 @@ from collections.abc import Callable
 from pathlib import Path
 
 import duckdb
-import polars
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark_seb.errors import LakeError
+from pyspark_seb.jobs.frame import Progress, Result
 
-from tests.spark.conftest import ENVIRONMENT, House
-from tests.spark.test_jobs import JOBS, job
+from tests.spark.conftest import ENVIRONMENT, START_US, House
+from tests.spark.jobs import Stopped, given, offsets_seen, run, stopped_before_each_step
 
 PATIENCE_S = 300.0  # Spark starts in seconds, and much later on a busy machine
 DAYS = 3
 EVERY_S = 100  # seconds between the records of a topic that spans days
 OF_DAYS = DAYS * 86_400 // EVERY_S
 
-# Runs a job whose process is killed at a place: argv is what is patched, at which call, the job.
+# Runs a job whose process is killed at a place: argv is what is patched, at which call, the module.
 KILLED = """
 import importlib, os, runpy, signal, sys
 module, name, calls = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -43,7 +44,7 @@ def dies(*given, **named):
     return real(*given, **named)
 setattr(owner, name, dies)
 del sys.argv[:4]
-runpy.run_path(sys.argv[0], run_name="__main__")
+runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
@@ -54,11 +55,9 @@ class Job:
         self, spark: SparkSession, house: House, name: str, topic: str, out: Path, *more: object
     ) -> None:
         self.out = out
-        self._spark, self._module = spark, job(name)
-        self._arguments = ["--url", house.url, "--token-file", house.token_file]
-        self._arguments += ["--topics", topic, "--group", f"of-{topic}"]
-        self._arguments += ["--out", str(out), *map(str, more)]
-        self._command = [str(JOBS / f"{name}.py"), *self._arguments]
+        self._spark, self._house, self._name = spark, house, name
+        self._arguments = ["--topics", topic, "--group", f"of-{topic}", "--out", out, *more]
+        self._command = [f"pyspark_seb.jobs.{name}", *given(house, *self._arguments)]
         # It finds Spark's own environment: one core, so that two sessions fit on a machine.
         self._environment = {**os.environ, **ENVIRONMENT}
         self._environment["PYSPARK_SUBMIT_ARGS"] = (
@@ -66,13 +65,13 @@ class Job:
             "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
         )
 
-    def run(self, *more: str) -> None:
-        asked = self._module.arguments().parse_args([*self._arguments, *more])
-        self._module.run(self._spark, asked)
+    def run(self, *more: object, progress: Progress = lambda _: None) -> Result:
+        all_of = [*self._arguments, *more]
+        return run(self._spark, self._house, self._name, *all_of, progress=progress)
 
     def run_as_process(self, *before: str, expected: int = 0) -> None:
         done = subprocess.run(
-            [sys.executable, *before, *self._command],
+            [sys.executable, *(before or ("-m",)), *self._command],
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
@@ -85,7 +84,7 @@ class Job:
 
     def killed_when(self, seen: Callable[[], object]) -> None:
         process = subprocess.Popen(
-            [sys.executable, *self._command],
+            [sys.executable, "-m", *self._command],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             env=self._environment,
@@ -102,15 +101,7 @@ class Job:
             process.wait()
 
     def read(self) -> list[int]:
-        """The offsets that other engines see. They read every file that looks like Parquet."""
-        if not list(self.out.rglob("*.parquet")):
-            return []
-        files = f"{self.out}/**/*.parquet"
-        rows = duckdb.sql(f"select \"offset\" from read_parquet('{files}')").fetchall()
-        frame = polars.scan_parquet(files).select("offset").collect()
-        found = sorted(row[0] for row in rows)
-        assert sorted(frame["offset"].to_list()) == found
-        return found
+        return offsets_seen(self._spark, self.out)
 
 
 def written_below(folder: Path) -> Callable[[], bool]:
@@ -126,15 +117,12 @@ def assert_only_these(found: list[int], offsets: range) -> None:
     assert set(found) <= set(offsets)
 
 
-@pytest.mark.parametrize("name", ["pull_committed", "stream_to_parquet"])
 def test_a_job_that_is_killed_while_spark_writes_leaves_nothing_half_written(
-    spark, house, tmp_path, name
+    spark, house, tmp_path
 ) -> None:
     topic = house.name()
     house.produce(topic, 60_000)
-    of_stream = ["--once", "--checkpoint", tmp_path / "checkpoint"]
-    more = of_stream if name == "stream_to_parquet" else []
-    job = Job(spark, house, name, topic, tmp_path / "lake", *more)
+    job = Job(spark, house, "pull", topic, tmp_path / "lake")
     job.killed_when(written_below(tmp_path))
     assert_only_these(job.read(), range(60_000))
     house.produce(topic, 1_000)
@@ -151,7 +139,7 @@ def test_a_job_that_is_killed_between_two_renames_is_finished_by_the_next(
 ) -> None:
     topic = house.name()
     house.produce(topic, OF_DAYS, every_s=EVERY_S)
-    job = Job(spark, house, "pull_committed", topic, tmp_path / "lake")
+    job = Job(spark, house, "pull", topic, tmp_path / "lake")
     job.killed_at("pathlib", "Path.rename", 3)
     found = job.read()
     assert 0 < len(found) < OF_DAYS
@@ -168,8 +156,8 @@ def test_records_that_are_lost_after_a_kill_are_neither_doubled_nor_taken_back(
 ) -> None:
     topic = house.name()
     house.produce(topic, 2_000)
-    job = Job(spark, house, "pull_committed", topic, tmp_path / "lake")
-    job.killed_at("pyspark_seb.stream_reader", "finish")
+    job = Job(spark, house, "pull", topic, tmp_path / "lake")
+    job.killed_at("pyspark_seb.pulling", "finish")
     house.trim(topic, 500)
     house.produce(topic, 1_000)
     for _ in range(2):
@@ -184,37 +172,99 @@ def test_records_that_were_lost_at_first_are_not_doubled_by_the_next_run(
     house.produce(topic, 2_000)
     house.commit(f"of-{topic}", topic, 100)
     house.trim(topic, 500)
-    job = Job(spark, house, "pull_committed", topic, tmp_path / "lake", "--skip-lost")
-    job.killed_at("pyspark_seb.stream_reader", "finish")
+    job = Job(spark, house, "pull", topic, tmp_path / "lake", "--skip-lost")
+    job.killed_at("pyspark_seb.pulling", "finish")
     house.trim(topic, 700)
     job.run()
     assert job.read() == list(range(500, 2_000))
 
 
-def test_a_new_checkpoint_loses_and_doubles_nothing(spark, house, tmp_path) -> None:
+def test_a_pull_that_is_stopped_before_each_step_is_finished_by_the_next(
+    spark, house, tmp_path
+) -> None:
     topic = house.name()
-    house.produce(topic, 1_000)
-    for number in range(2):
-        of_stream = ["--once", "--checkpoint", tmp_path / f"checkpoint-{number}"]
-        Job(spark, house, "stream_to_parquet", topic, tmp_path / "lake", *of_stream).run()
-        house.produce(topic, 500)
-    of_stream = ["--once", "--checkpoint", tmp_path / "checkpoint-2"]
-    job = Job(spark, house, "stream_to_parquet", topic, tmp_path / "lake", *of_stream)
-    job.run()
-    assert job.read() == list(range(2_000))
-    assert house.committed(f"of-{topic}", topic) == 2_000
+    house.produce(topic, OF_DAYS, every_s=EVERY_S)
+
+    def attempt(number: int, progress: Progress) -> None:
+        house.produce(topic, 10)
+        out = tmp_path / f"{number}" / "lake"
+        job = Job(spark, house, "pull", topic, out, "--group", house.name("group"))
+        assert job.run("--dry-run").figures["offsets"] == house.log_end(topic)
+        assert not out.exists()
+        end = house.log_end(topic)
+        try:
+            job.run(progress=progress)
+        except Stopped:
+            assert_only_these(job.read(), range(end))
+            house.produce(topic, 10)
+            for _ in range(3):  # it finishes that range, pulls the rest, has nothing to do
+                job.run()
+            assert job.read() == list(range(house.log_end(topic)))
+            assert list(out.parent.glob(".lake.unfinished/*/*")) == []
+            raise
+
+    assert stopped_before_each_step(attempt) == 3 + DAYS + 1  # it begins at noon
+
+
+def test_times_in_the_lake_are_whole_numbers_with_bounds(spark, house, tmp_path) -> None:
+    """Spark's default, INT96, has none: an engine that looks for a time would read every file."""
+    topic = house.name()
+    house.produce(topic, 100)
+    Job(spark, house, "pull", topic, tmp_path / "lake").run()
+    (path,) = (tmp_path / "lake").rglob("*.parquet")
+    group = parquet.ParquetFile(path).metadata.row_group(0)
+    columns = [group.column(i) for i in range(group.num_columns)]
+    (column,) = [one for one in columns if one.path_in_schema == "timestamp"]
+    assert column.physical_type == "INT64"
+    assert column.statistics.min.timestamp() == START_US / 1e6
+    assert column.statistics.max.timestamp() == START_US / 1e6 + 99
+
+
+def test_values_are_typed_columns_and_what_does_not_fit_is_in_the_dead_letters(
+    spark, house, tmp_path
+) -> None:
+    topic, dead = house.name(), tmp_path / "dead"
+    values = ['{"total": 1.5, "at": "2026-01-02T03:04:05Z"}', '{"total": "x"}', "no JSON", None]
+    records = [{"key": "k", "value": value} for value in values]
+    columns = ["--columns", "total:double, at:timestamp", "--dead-letters", dead]
+
+    def attempt(number: int, progress: Progress) -> None:
+        house.appliance.send("POST", f"/v1/topics/{topic}/records", {"records": records})
+        job = Job(spark, house, "pull", topic, tmp_path / "lake", *columns)
+        try:
+            job.run(progress=progress)
+        except Stopped:
+            job.run()
+            raise
+
+    assert stopped_before_each_step(attempt) == 5
+    good = duckdb.sql(f"""select total, epoch("at"), key, topic, _error from
+        '{tmp_path}/lake/**/*.parquet' order by "offset" limit 2""").fetchall()
+    assert [row[0] for row in good] == [1.5, None]
+    assert good[0][1] == 1767323045
+    assert good[0][2:] == ("k", topic, None)
+    bad = duckdb.sql(f"select _raw, _error from '{dead}/**/*.parquet' order by \"offset\"")
+    assert bad.fetchall()[:2] == [
+        (b'{"total": "x"}', "total is not a finite number"),
+        (b"no JSON", "the value is not JSON"),
+    ]
+    all_of = [*offsets_seen(spark, tmp_path / "lake"), *offsets_seen(spark, dead)]
+    assert sorted(all_of) == list(range(house.log_end(topic)))
+    assert (
+        spark.read.parquet(str(tmp_path / "lake")).schema["total"].dataType.typeName() == "double"
+    )
 
 
 def test_a_folder_where_records_would_be_twice_or_unseen_is_refused(spark, house, tmp_path) -> None:
     topic, out = house.name(), tmp_path / "lake"
     house.produce(topic, 100)
-    job = Job(spark, house, "pull_committed", topic, out)
+    job = Job(spark, house, "pull", topic, out)
     job.run()
     house.appliance.request("DELETE", f"/v1/groups/of-{topic}")
     for _ in range(2):
         with pytest.raises(LakeError, match="holds some of the offsets 0 to 100"):
             job.run()
+    assert job.read() == list(range(100))
     (out / "_spark_metadata").mkdir()
     with pytest.raises(LakeError, match="_spark_metadata"):
         job.run()
-    assert job.read() == list(range(100))

@@ -5,24 +5,26 @@
 
 One row for each record with a record key: topic, key, value, offset, valid_from (its timestamp),
 valid_to (that of the next record of the key, null for the newest), is_current, is_deleted (a
-tombstone). Writes the whole table anew.
+tombstone). Writes the whole table anew, and puts it in place when it is complete.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as sql
-from pyspark_seb import jobs
+
+from pyspark_seb.jobs import folders, frame
+from pyspark_seb.jobs.frame import Job, Result, Run
+from pyspark_seb.options import read_options, resolve_ranges
 
 
-def arguments() -> argparse.ArgumentParser:
-    parser = jobs.parser(__doc__)
-    jobs.add_reading(parser)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    frame.add_reading(parser)
     parser.add_argument("--out", required=True, help="the folder of the table")
-    return parser
 
 
 def history(records: DataFrame) -> DataFrame:
@@ -41,17 +43,22 @@ def history(records: DataFrame) -> DataFrame:
     )
 
 
-def run(spark: SparkSession, asked: argparse.Namespace) -> None:
-    options = {**jobs.reading(asked), "includeHeaders": "false"}
-    records = spark.read.format("seb").options(**options).load()
-    history(records).write.partitionBy("topic").mode("overwrite").parquet(asked.out)
+def work(run: Run) -> Result:
+    asked = run.asked
+    run.step("looking at the topics")
+    with run.appliance() as appliance:
+        ranges = resolve_ranges(appliance, read_options(run.reading))
+    offsets = sum(map(len, ranges))
+    figures = {"offsets": offsets, "topics": [found.topic for found in ranges]}
+    if asked.dry_run:
+        return Result(f"{offsets} offsets of {len(ranges)} topics would be read.", figures)
+    ends = json.dumps({found.topic: found.end for found in ranges})
+    records = run.records({**run.reading, "includeHeaders": "false", "endingOffsets": ends})
+    folders.write(run, history(records), asked.out, ("topic",))
+    return Result(f"{asked.out} has the versions of {offsets} offsets.", figures)
 
 
-def main() -> int:
-    asked = arguments().parse_args()
-    run(jobs.session("key_history"), asked)
-    return 0
-
+JOB = Job("key_history", __doc__, add_arguments, work)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(JOB.main())

@@ -1,6 +1,6 @@
 """Keep the newest record of each record key in somebody's own Iceberg table, by MERGE.
 
-    spark-submit merge_newest.py --url http://seb:51313 --token-file seb.key \\
+    spark-submit upsert.py --url http://seb:51313 --token-file seb.key \\
         --topic customers --table my.db.customers
 
 The table has the columns `key` (string or binary) and `offset` (long), and of `topic_id`, `topic`,
@@ -13,14 +13,15 @@ from __future__ import annotations
 
 import sys
 
-from pyspark_seb import jobs, targets
+from pyspark_seb import targets
+from pyspark_seb.jobs.frame import Job, Result, Run
 
 
-def main() -> int:
-    asked = targets.arguments(__doc__).parse_args()
-    spark = jobs.session("merge_newest")
-    return targets.run(spark, asked, targets.begin(spark, asked), targets.merge_newest)
+def work(run: Run) -> Result:
+    return targets.work(run, targets.merge_newest)
 
+
+JOB = Job("upsert", __doc__, targets.add_arguments, work)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(JOB.main())

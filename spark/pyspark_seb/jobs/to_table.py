@@ -11,19 +11,23 @@ tell (`seb.next-offset`). Exit code 3: another run was quicker; nothing is wrong
 
 from __future__ import annotations
 
+import argparse
 import sys
 
-from pyspark_seb import jobs, targets
+from pyspark_seb import targets
+from pyspark_seb.jobs.frame import Job, Result, Run
 
 
-def main() -> int:
-    parser = targets.arguments(__doc__)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    targets.add_arguments(parser)
     parser.add_argument("--from-offset", type=int, help="write the rows from here on anew")
-    asked = parser.parse_args()
-    spark = jobs.session("to_table")
-    pull = targets.begin(spark, asked, asked.from_offset)
-    return targets.run(spark, asked, pull, targets.overwrite)
 
+
+def work(run: Run) -> Result:
+    return targets.work(run, targets.overwrite, run.asked.from_offset)
+
+
+JOB = Job("to_table", __doc__, add_arguments, work)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(JOB.main())
