@@ -244,10 +244,10 @@ def test_values_are_typed_columns_and_what_does_not_fit_is_in_the_dead_letters(
     assert good[0][1] == 1767323045
     assert good[0][2:] == ("k", topic, None)
     bad = duckdb.sql(f"select _raw, _error from '{dead}/**/*.parquet' order by \"offset\"")
-    assert bad.fetchall()[:2] == [
-        (b'{"total": "x"}', "total is not a finite number"),
-        (b"no JSON", "the value is not JSON"),
-    ]
+    first, second = bad.fetchall()[:2]
+    assert first == (b'{"total": "x"}', "column total: $.total is not a finite number")
+    assert second[0] == b"no JSON"
+    assert "JSON" in second[1]
     all_of = [*offsets_seen(spark, tmp_path / "lake"), *offsets_seen(spark, dead)]
     assert sorted(all_of) == list(range(house.log_end(topic)))
     assert (
