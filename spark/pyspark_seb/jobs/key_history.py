@@ -47,7 +47,7 @@ def work(run: Run) -> Result:
     asked = run.asked
     run.step("looking at the topics")
     with run.appliance() as appliance:
-        ranges = resolve_ranges(appliance, read_options(run.reading))
+        ranges, _ = resolve_ranges(appliance, read_options(run.reading))
     offsets = sum(map(len, ranges))
     figures = {"offsets": offsets, "topics": [found.topic for found in ranges]}
     if asked.dry_run:
