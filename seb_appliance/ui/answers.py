@@ -72,8 +72,13 @@ def json(value: msgspec.Struct) -> Sent:
 
 
 def csv_file(name: str, text: str) -> Sent:
+    """A table to save."""
+    return file(name, "text/csv", text)
+
+
+def file(name: str, content_type: str, text: str) -> Sent:
     """A file to save."""
-    kind = (b"content-type", b"text/csv; charset=utf-8")
+    kind = (b"content-type", f"{content_type}; charset=utf-8".encode())
     named = (b"content-disposition", f'attachment; filename="{name}"'.encode())
     others = [one for one in _PAGE_HEADERS if one[0] != b"content-type"]
     return Sent(200, [*others, kind, named], text.encode())

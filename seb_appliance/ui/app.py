@@ -36,6 +36,7 @@ from seb_appliance.ui.page_context import (
 from seb_appliance.ui.pages import (
     api_keys,
     audit,
+    definitions,
     finding,
     groups,
     overview,
@@ -75,6 +76,7 @@ _PAGES: Final = (
     groups,
     queues,
     audit,
+    definitions,
 )
 _log = logging.getLogger("seb.ui")
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.status import Telemetry
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.clock import Clock
@@ -105,6 +106,48 @@ class SettingRow:
     help: str
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedChange:
+    """`kind`: topic, group, queue, …; `members`: name, before and after, formatted."""
+
+    action: Literal["create", "change", "delete"]
+    kind: str
+    name: str
+    members: Sequence[tuple[str, str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanShown:
+    """What a file of definitions would change, and the kind and name of what it does not name and
+    would stay. `stood`: differs if the changes do."""
+
+    changes: Sequence[PlannedChange]
+    extra: Sequence[tuple[str, str]]
+    stood: str
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """How many changes of `planned` were made; `secrets`: name and secret of what is new;
+    `failure`: why the next one was not made, or ""."""
+
+    done: int
+    planned: int
+    secrets: Sequence[tuple[str, str]]
+    failure: str
+
+
+class Definitions(Protocol):
+    """The file of `seb apply`. All raise BadRequestError."""
+
+    async def export(self, by: Actor) -> str: ...
+
+    async def plan(self, by: Actor, text: str) -> PlanShown: ...
+
+    async def apply(self, by: Actor, text: str, stood: str) -> Applied:
+        """`stood`: of the plan that was agreed to."""
+
+
 TopicChanges = Mapping[str, int | bool | str | None]
 
 
@@ -148,5 +191,7 @@ class UiOptions:
     checks: Callable[[], Sequence[CheckShown]] = tuple
     # Starts a check. False if one is already running.
     begin_check: Callable[[CheckKind], bool] = lambda _kind: False
+    # None: the page has no definitions.
+    definitions: Definitions | None = None
     # The path of the page of the subscription that works on this queue; None if there is none.
     subscription_page: Callable[[str], str | None] = lambda _queue: None

@@ -33,6 +33,7 @@ ROOMS = {
     "broker",
     "cli",
     "client",
+    "definitions",
     "formats",
     "lake",
     "ops.checks",
@@ -45,7 +46,7 @@ ROOMS = {
     "storage",
     "ui",
 }
-APPLIANCE = ROOMS - {"bench", "cli", "client", "ops.serve"} | {"leaf", "settings"}
+APPLIANCE = ROOMS - {"bench", "cli", "client", "definitions", "ops.serve"} | {"leaf", "settings"}
 
 MAY_IMPORT = {
     "leaf": {"leaf"},
@@ -62,9 +63,10 @@ MAY_IMPORT = {
     "ops.host": APPLIANCE - {"api", "ops.jobs", "ui"},
     "ops.checks": APPLIANCE - {"api", "ops.jobs", "ui"},
     "ops.jobs": APPLIANCE - {"api"},
-    "ops.serve": APPLIANCE | {"ops.serve"},
+    "ops.serve": APPLIANCE | {"client", "definitions", "ops.serve"},
     "bench": {"leaf", "formats", "bench"},
     "client": {"leaf", "formats", "lake", "client"},
+    "definitions": {"leaf", "formats", "client", "protocols", "definitions"},
     "cli": {
         "leaf",
         "formats",
@@ -75,6 +77,7 @@ MAY_IMPORT = {
         "protocols",
         "bench",
         "client",
+        "definitions",
         "cli",
     },
 }
@@ -105,9 +108,10 @@ MAY_USE = {
     "ops.host": {"argon2", "cryptography", "msgspec", "opentelemetry"},
     "ops.checks": {"crc32c", "msgspec"},
     "ops.jobs": {"msgspec"},
-    "ops.serve": {"msgspec", "rich", "uvicorn", "uvloop"},
+    "ops.serve": {"litestar", "msgspec", "rich", "uvicorn", "uvloop"},
     "client": {"msgspec", "pyarrow"},
     "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},
+    "definitions": {"msgspec", "yaml"},
     "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop", "yaml"},
 }
 

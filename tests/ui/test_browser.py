@@ -29,6 +29,7 @@ PAGES |= {"subscriptions": "/ui/subscriptions", "new-subscription": "/ui/new-sub
 PAGES |= {"subscription": "/ui/subscriptions/mails"}
 PAGES |= {"queues": "/ui/queues", "new-queue": "/ui/new-queue", "queue": "/ui/queues/mails"}
 PAGES |= {"connections": "/ui/connections", "group": "/ui/groups/billing"}
+PAGES |= {"definitions": "/ui/definitions"}
 PAGES |= {"storage": "/ui/storage", "users": "/ui/users", "user": "/ui/users/olga"}
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 

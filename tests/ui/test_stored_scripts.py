@@ -152,6 +152,8 @@ VISITS: Final[dict[str, tuple[str, ...]]] = {
     "/ui/users": ("/ui/users",),
     "/ui/users/{name:str}": ("/ui/users/olga", f"/ui/users/{quote('<xss>')}"),
     "/ui/settings": ("/ui/settings",),
+    "/ui/definitions": ("/ui/definitions",),
+    "/ui/definitions/file": ("/ui/definitions/file",),
     "/ui/find": ("/ui/find", "/ui/find?q=xss", f"/ui/find?q={quote(script('field'))}"),
     "/ui/audit": ("/ui/audit", f"/ui/audit?who={quote(script('field'))}", "/ui/audit?from=%3Cxss"),
 }  # fmt: skip

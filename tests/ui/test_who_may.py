@@ -110,6 +110,9 @@ ROUTES: Final[dict[tuple[str, str], Kind]] = {
     ("POST", "/ui/users/{name:str}/remove"): "change",
     ("GET", "/ui/settings"): "page",
     ("GET", "/ui/audit"): "page",
+    ("GET", "/ui/definitions"): "page",
+    ("GET", "/ui/definitions/file"): "page",
+    ("POST", "/ui/definitions"): "change",
     ("GET", "/ui/find"): "page",
 }
 BY_KIND: Final = {

@@ -14,18 +14,6 @@ from typing import Any, Final
 import click
 
 from seb_appliance import limits
-from seb_appliance.cli.apply_state import (
-    FILE_MEMBER,
-    Change,
-    Json,
-    Plan,
-    State,
-    export,
-    look,
-    plan,
-    read_wanted,
-    write_words,
-)
 from seb_appliance.cli.commands.protocols.inlets import read_secret
 from seb_appliance.cli.connection import url_and_key
 from seb_appliance.cli.errors import (
@@ -47,8 +35,20 @@ from seb_appliance.cli.options import (
 )
 from seb_appliance.cli.output import printable, say, say_json, tell, write
 from seb_appliance.client import Admin, ApplianceError
-from seb_appliance.errors import ConfigurationError, OffsetConflictError
-from seb_appliance.formats.topic_settings import SETTINGS
+from seb_appliance.definitions.making import make, word
+from seb_appliance.definitions.state import (
+    FILE_MEMBER,
+    Change,
+    Json,
+    Plan,
+    State,
+    export,
+    look,
+    plan,
+    read_wanted,
+    write_words,
+)
+from seb_appliance.errors import BadRequestError, ConfigurationError
 from seb_appliance.settings import Settings
 
 STDIN: Final = "-"
@@ -86,10 +86,11 @@ def apply(
             return _apply(admin, wanted, key.split("_")[1], as_json=as_json, **given)
         with _nothing_changed():
             found = export(admin)
+            text = "" if as_json else write_words(found)
         if as_json:
             say_json(found)
         else:
-            write(write_words(found).encode())
+            write(text.encode())
     return None
 
 
@@ -213,30 +214,6 @@ class _Report:
                 self._reader_left = True
 
 
-def _line(change: Change) -> str:
-    """`~ topic orders.eu  linger 10ms -> 20ms, retention unset -> 7d`."""
-    words = []
-    for name in {**change.before, **change.after} if change.action != "delete" else ():
-        was, will = _word(change.before.get(name)), _word(change.after.get(name))
-        words.append(f"{name} {will}" if change.action == "create" else f"{name} {was} -> {will}")
-    return f"{_SIGNS[change.action]} {_named(change)}  {printable(', '.join(words))}".rstrip()
-
-
-def _named(change: Change) -> str:
-    """`topic orders.eu`, `API key checkout (abcdefgh)`."""
-    which = f" ({change.api_key_id})" if change.api_key_id else ""
-    kind = "API key" if change.kind == "api_key" else change.kind
-    return f"{kind} {printable(change.name)}{which}"
-
-
-def _word(word: Any) -> str:
-    if word is None:
-        return "unset"
-    if isinstance(word, bool):
-        return "on" if word else "off"
-    return " and ".join(word) if isinstance(word, list) else str(word)
-
-
 # Never through a symbolic link, nor into a pipe that waits for a reader.
 _FLAGS: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
 
@@ -250,7 +227,7 @@ def _secrets_to(path: Path | None, report: _Report) -> Iterator[Callable[[Json],
 
     def keep(made: Json) -> None:
         """Raises CommandError."""
-        shown = {name: made[name] for name in ("name", "api_key_id", "secret")}
+        shown: Json = {one: made[one] for one in ("name", "api_key_id", "secret") if one in made}
         if file is None:
             report.secret(shown)
             return
@@ -260,7 +237,7 @@ def _secrets_to(path: Path | None, report: _Report) -> Iterator[Callable[[Json],
                 line = line[os.write(file, line) :]
             os.fsync(file)
         except OSError as error:
-            key = made["api_key_id"]
+            key = made.get("api_key_id", made["name"])
             raise CommandError(
                 f"the API key {key} was created, but its secret could not be written to {path} "
                 f"({error.strerror}): seb api-keys rotate {key} gives it a new one"
@@ -299,9 +276,7 @@ def _make_all(
     done = 0
     try:
         for change in planned.changes:
-            _make(
-                admin, change, wanted.get(f"{change.kind}s", {}).get(change.name, {}), keep_secret
-            )
+            make(admin, change, wanted.get(f"{change.kind}s", {}).get(change.name, {}), keep_secret)
             report.applied(change)
             done += 1
     except ApplianceError as error:
@@ -316,52 +291,20 @@ def _make_all(
         report.end()
 
 
-def _make(admin: Admin, change: Change, members: Json, keep_secret: Callable[[Json], None]) -> None:
-    """`members`: of the file, as in the API. Durable afterwards. Raises ApplianceError."""
-    name, api_key_id = change.name, change.api_key_id or ""
-    match change.kind, change.action:
-        case "topic", "create":
-            admin.create_topic(name, **members)
-        case "topic", "change":
-            words = {**change.before, **change.after}
-            changed = {
-                one.name: members[one.name] for one in SETTINGS.values() if one.word in words
-            }
-            admin.change_topic(name, **changed)
-        case "topic", "delete":
-            admin.delete_topic(name)
-        case "group", "delete":
-            admin.delete_group(name)
-        case "group", _:
-            for topic, start in change.after.items():
-                bounds = admin.topic(topic)
-                offset = bounds["log_start_offset" if start == "earliest" else "log_end_offset"]
-                try:
-                    admin.commit(name, {topic: offset}, expected={topic: None})
-                except ApplianceError as error:
-                    # The group has committed since we looked: its own offset stays.
-                    if error.code != OffsetConflictError.code:
-                        raise
-        case "queue", "delete":
-            admin.delete_queue(name)
-        case "queue", _:
-            admin.set_queue(name, **members)
-        case "inlet", "delete":
-            admin.delete_inlet(name)
-        case "inlet", _:
-            admin.set_inlet(name, **members)
-        case "subscription", "delete":
-            admin.delete_subscription(name)
-        case "subscription", _:
-            settings = members.pop("settings")
-            admin.set_subscription(name, **settings, **members)
-        case "api_key", "create":
-            more = {member: members[member] for member in members if member != "grants"}
-            keep_secret(admin.create_api_key(name, members["grants"], **more))
-        case "api_key", "change":
-            admin.change_api_key(api_key_id, **members)
-        case "api_key", "delete":
-            admin.revoke_api_key(api_key_id)
+def _line(change: Change) -> str:
+    """`~ topic orders.eu  linger 10ms -> 20ms, retention unset -> 7d`."""
+    words = []
+    for name in {**change.before, **change.after} if change.action != "delete" else ():
+        was, will = word(change.before.get(name)), word(change.after.get(name))
+        words.append(f"{name} {will}" if change.action == "create" else f"{name} {was} -> {will}")
+    return f"{_SIGNS[change.action]} {_named(change)}  {printable(', '.join(words))}".rstrip()
+
+
+def _named(change: Change) -> str:
+    """`topic orders.eu`, `API key checkout (abcdefgh)`."""
+    which = f" ({change.api_key_id})" if change.api_key_id else ""
+    kind = "API key" if change.kind == "api_key" else change.kind
+    return f"{kind} {printable(change.name)}{which}"
 
 
 def _progress(planned: Plan, done: int, code: int = REFUSED) -> str:
@@ -385,6 +328,8 @@ def _nothing_changed() -> Iterator[None]:
         raise CommandError(
             f"{in_our_words(str(error))} Nothing was changed.", _code(error)
         ) from error
+    except BadRequestError as error:
+        raise CommandError(error.detail) from error
 
 
 def _code(error: ApplianceError) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -21,6 +22,7 @@ from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.bundled import bundled
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.control_users import set_password_command
+from seb_appliance.ops.serve.definitions_page import DefinitionsOfPage
 from seb_appliance.ops.serve.protocols import PROTOCOLS, sections, table_store
 from seb_appliance.ops.serve.status import cost, samples, status, telemetry
 from seb_appliance.ops.serve.ui_facts import (
@@ -106,6 +108,8 @@ class HttpServer(uvicorn.Server):
         self.plain_answers = PlainAnswers(
             appliance.broker, options, [one.plain for one in PROTOCOLS if one.plain is not None]
         )
+        definitions = DefinitionsOfPage(lambda: app)
+        pages = replace(ui_options(appliance), definitions=definitions)
         app = create_app(
             appliance.broker,
             options=options,
@@ -115,7 +119,7 @@ class HttpServer(uvicorn.Server):
             status=lambda: status(appliance),
             snapshot=appliance.publish_snapshot,
             protocols=PROTOCOLS,
-            pages=[admin_page(appliance.broker, ui_options(appliance), sections(options))],
+            pages=[admin_page(appliance.broker, pages, sections(options))],
             costs=lambda: cost(appliance.cost),
         )
         for protocol in PROTOCOLS:

@@ -54,5 +54,6 @@ def _matching(names: Iterable[tuple[str, str]], words: str) -> Iterator[tuple[st
 
 
 def _pages(visit: Visit) -> list[tuple[str, str]]:
+    others = [("Definitions", "/ui/definitions"), ("API reference", "/schema")]
     made = [("Create a topic", "/ui/topics#create"), ("Create an API key", "/ui/api-keys/new")]
-    return [*visit.desk.navigation, *(made if visit.is_admin else [])]
+    return [*visit.desk.navigation, *others, *(made if visit.is_admin else [])]

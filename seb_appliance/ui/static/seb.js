@@ -80,6 +80,14 @@
     for (const box of boxes) box.checked = event.target.checked;
   });
 
+  // A file is read into the field that data-into names.
+  for (const chooser of document.querySelectorAll("[data-into]")) {
+    chooser.hidden = false;
+    chooser.addEventListener("change", async (event) => {
+      document.getElementById(chooser.dataset.into).value = await event.target.files[0].text();
+    });
+  }
+
   // Ctrl K finds a page; up and down go through what was found.
   const palette = document.getElementById("palette");
   const openPalette = (event) => {

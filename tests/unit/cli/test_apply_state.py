@@ -14,16 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seb_appliance import limits
-from seb_appliance.cli.apply_state import (
+from seb_appliance.definitions.plain_yaml import read_nodes
+from seb_appliance.definitions.state import (
     PARTS,
     Json,
     State,
     read_wanted,
     write_words,
 )
-from seb_appliance.cli.errors import CommandError
-from seb_appliance.cli.plain_yaml import read_nodes
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.errors import BadRequestError, ConfigurationError
 from seb_appliance.formats.api_key_members import Grant, Quotas
 from seb_appliance.formats.topic_settings import TopicSettings
 
@@ -235,5 +234,5 @@ def test_api_keys_that_are_written_are_read_as_they_were(api_keys: dict[str, Jso
 def test_no_file_is_written_that_could_not_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "APPLY_FILE_BYTES_MAX", 30)
     assert write_words({"topics": {"a": {}}}) == "topics:\n  a: {}\n"
-    with pytest.raises(CommandError, match="more than 30 bytes"):
+    with pytest.raises(BadRequestError, match="more than 30 bytes"):
         write_words({"topics": {"a" * 20: {}}})

@@ -12,9 +12,9 @@ import pytest
 from seb_appliance.api.routes.manage.api_keys import QuotaChanges
 from seb_appliance.api.routes.manage.topics import NewTopic, TopicChanges
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.cli.apply_state import PARTS, read_wanted, write_words
 from seb_appliance.cli.commands.api_keys import api_keys
 from seb_appliance.cli.commands.topics import BY_WORD, setting, topics
+from seb_appliance.definitions.state import PARTS, read_wanted, write_words
 from seb_appliance.formats.api_key_members import QUOTAS, Quotas
 from seb_appliance.formats.declared import Declared
 from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings

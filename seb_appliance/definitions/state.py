@@ -1,5 +1,5 @@
-"""What `seb apply` works with: the state that a file asks for, the state of an appliance, and the
-changes that lead from one to the other.
+"""What `seb apply` and the admin page work with: the state that a file asks for, the state of an
+appliance, and the changes that lead from one to the other.
 
 A state maps each part (topics, groups, queues, inlets, …) to its members by name.
 States are compared in the words of the file: they are equal if their words are. A default value has
@@ -16,9 +16,9 @@ import msgspec
 import yaml
 
 from seb_appliance import limits
-from seb_appliance.cli.errors import CommandError
-from seb_appliance.cli.plain_yaml import Node, read_nodes
 from seb_appliance.client import Admin
+from seb_appliance.definitions.plain_yaml import Node, read_nodes
+from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.api_key_members import QUOTAS, Grant, Quotas
 from seb_appliance.formats.declared import Declared
 from seb_appliance.formats.queues.queues import SETTINGS as QUEUE_SETTINGS
@@ -127,20 +127,20 @@ def look(admin: Admin, wanted: State | None) -> dict[str, list[Found]]:
 
 
 def export(admin: Admin) -> dict[str, dict[str, Words]]:
-    """The whole state in the words of the file. Raises ApplianceError; CommandError when API keys
-    share a name."""
+    """The whole state in the words of the file. Raises ApplianceError; BadRequestError when API
+    keys share a name."""
     present = look(admin, None)
     named = {part: _by_name(present.get(part, ())) for part in PARTS}
     return {part: {n: there[n].words for n in sorted(there)} for part, there in named.items()}
 
 
 def _by_name(there: Iterable[Found]) -> dict[str, Found]:
-    """Raises CommandError when two API keys have the same name."""
+    """Raises BadRequestError when two API keys have the same name."""
     found: dict[str, Found] = {}
     for one in there:
         if one.name in found:
             ids = f"{found[one.name].api_key_id} and {one.api_key_id}"
-            raise CommandError(
+            raise BadRequestError(
                 f"the API keys {ids} are both called {one.name!r}, and a file identifies API keys "
                 "by name: rename or revoke one of them (seb api-keys)"
             )
@@ -168,8 +168,8 @@ class Plan(NamedTuple):
 
 
 def plan(wanted: State, present: Mapping[str, list[Found]], *, prune: bool, in_use: str) -> Plan:
-    """`prune`: delete what is not in the file, but never the API key `in_use`. Raises CommandError
-    when a name of the file is that of two API keys.
+    """`prune`: delete what is not in the file, but never the API key `in_use`. Raises
+    BadRequestError when a name of the file is that of two API keys.
 
     What is created comes first in its part, because an admin key must exist at any time.
     """
@@ -247,10 +247,10 @@ def read_wanted(data: bytes, source: str) -> State:
 
 
 def write_words(words: dict[str, dict[str, Words]]) -> str:
-    """The file that says this. Raises CommandError when it is larger than may be read."""
+    """The file that says this. Raises BadRequestError when it is larger than may be read."""
     text: str = yaml.dump(words, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     if len(text.encode()) > limits.APPLY_FILE_BYTES_MAX:
-        raise CommandError(f"the file has more than {limits.APPLY_FILE_BYTES_MAX} bytes")
+        raise BadRequestError(f"the file has more than {limits.APPLY_FILE_BYTES_MAX} bytes")
     return text
 
 
