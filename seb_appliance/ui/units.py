@@ -110,6 +110,16 @@ def exact_time(at_us: int) -> str:
     return _utc(at_us).strftime("%Y-%m-%dT%H:%M:%S") + f".{at_us % _SECOND_US:06}Z"
 
 
+_GOOD: Final = frozenset({"active", "live"})
+_BAD: Final = frozenset({"failing", "expired", "foreign", "behind"})
+
+
+def pill(state: str) -> Markup:
+    """A state in a word, in its colour."""
+    kind = "good" if state in _GOOD else "bad" if state in _BAD else "warn"
+    return Markup('<span class="pill {}">{}</span>').format(kind, state)
+
+
 def marked(text: str, needle: str) -> Markup:
     """The text with `<mark>` around each `needle`."""
     if not needle:
@@ -130,6 +140,7 @@ FILTERS: Final = {
     "time_tag": time_tag,
     "time_tag_ms": time_tag_ms,
     "ago": ago,
+    "pill": pill,
     "marked": marked,
 }
 

@@ -29,7 +29,7 @@ from seb_appliance.ui.app import Section
 from seb_appliance.ui.forms import Form, parsed
 from seb_appliance.ui.lists import FIELDS, Column, as_they_are, having, linked, listed, quiet
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
-from seb_appliance.ui.units import ago
+from seb_appliance.ui.units import ago, pill
 
 _PATH: Final = "/ui/subscriptions"
 _NEW: Final = "/ui/new-subscription"
@@ -116,7 +116,7 @@ def _columns(all_of_them: Subscriptions, now_us: int) -> list[Column[Subscriptio
             "name", "Name", lambda one: linked(one.name, f"{_PATH}/{one.name}"), attrgetter("name")
         ),
         Column("url", "URL", url, url, "value"),
-        Column("state", "State", state, state, "nowrap"),
+        Column("state", "State", lambda one: pill(state(one)), state, "nowrap"),
         Column("sent", "Last request", sent, sent_us, "nowrap"),
         Column(
             "status", "Status", lambda one: str(status(one) or "none" if last(one) else "-"), status

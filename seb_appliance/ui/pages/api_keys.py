@@ -20,7 +20,7 @@ from seb_appliance.ui.forms import Form, parsed, time_field, time_us
 from seb_appliance.ui.lists import FIELDS as LIST_FIELDS
 from seb_appliance.ui.lists import Column, as_they_are, having, in_lines, linked, listed, quiet
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
-from seb_appliance.ui.units import ago, count, time_tag
+from seb_appliance.ui.units import ago, count, pill, time_tag
 
 routes = Routes()
 _GRANTS_SHOWN: Final = 3  # in a list
@@ -71,7 +71,7 @@ def _columns(visit: Visit) -> list[Column[ApiKeyView, ApiKeyView]]:
         ),
         Column("id", "Id", of("api_key_id"), of("api_key_id"), "key"),
         Column("grants", "Grants", _grants, lambda key: len(key.grants)),
-        Column("state", "State", state, state, "nowrap"),
+        Column("state", "State", lambda key: pill(state(key)), state, "nowrap"),
         Column("expires", "Expires", expires, of("expires_us"), "nowrap"),
         Column(
             "used",

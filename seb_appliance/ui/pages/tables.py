@@ -25,7 +25,7 @@ from seb_appliance.ui.lists import FIELDS as LIST_FIELDS
 from seb_appliance.ui.lists import Column, as_they_are, having, linked, listed
 from seb_appliance.ui.options import Figure
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
-from seb_appliance.ui.units import ago, count, size
+from seb_appliance.ui.units import ago, count, pill, size
 
 routes = Routes()
 _PATH: Final = "/ui/tables"
@@ -81,7 +81,7 @@ def _columns(visit: Visit) -> list[Column[LakeTable, LakeTable]]:
         Column(
             "name", "Table", lambda one: linked(_name(one), f"{_PATH}/{one.head.table_id}"), _name
         ),
-        Column("state", "State", commits.state, commits.state, "nowrap"),
+        Column("state", "State", lambda one: pill(commits.state(one)), commits.state, "nowrap"),
         Column("formats", "Formats", formats, formats, "nowrap"),
         counted("rows", "Rows", newest("records")),
         counted("bad", "Bad rows", newest("bad")),

@@ -34,7 +34,7 @@
 
   // The values under the pointer, or the newest ones.
   const say = (plot, chart, at, legend) => {
-    const index = plot.cursor.idx ?? chart.lines[0].values.length - 1;
+    const index = plot.cursor.idx ?? (chart.lines[0]?.values.length ?? 0) - 1;
     const pointed = plot.cursor.idx != null;
     at.textContent = pointed ? moment.format(new Date(plot.data[0][index] * 1000)) : "";
     legend.replaceChildren(...chart.lines.flatMap(({ name, values }, line) => {
@@ -78,7 +78,7 @@
 
   const draw = (box, found) => {
     const before = drawn.get(box) ?? [];
-    const times_s = found.charts[0]?.lines[0]?.values.map((_, column) => found.first_s + column * found.step_s);
+    const times_s = found.charts[0]?.lines[0]?.values.map((_, column) => found.first_s + column * found.step_s) ?? [];
     drawn.set(box, found.charts.map((chart, index) => {
       const names = chart.lines.map(({ name }) => name).join("\n");
       const data = [times_s, ...chart.lines.map(({ values }) => values)];

@@ -113,8 +113,13 @@
 
   // What is current is in sight, and what a link points to is open.
   document.querySelector("header [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
-  const target = document.getElementById(location.hash.slice(1));
-  if (target?.matches("details")) target.open = true;
+  const openTarget = () => {
+    const target = document.getElementById(location.hash.slice(1));
+    if (target?.matches("details")) target.open = true;
+    target?.querySelector("summary, input")?.focus();
+  };
+  openTarget();
+  addEventListener("hashchange", openTarget);
 
   // In a list of records, up and down (or k and j) go from one to the next.
   document.addEventListener("keydown", (event) => {
