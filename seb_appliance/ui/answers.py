@@ -19,7 +19,8 @@ Headers = list[tuple[bytes, bytes]]
 # No inline script or style, nothing from other origins, no frames.
 POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    b"connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    b"connect-src 'self'; manifest-src 'self'; form-action 'self'; base-uri 'none'; "
+    b"frame-ancestors 'none'"
 )
 _PAGE_HEADERS: Final = (
     (b"content-type", b"text/html; charset=utf-8"),

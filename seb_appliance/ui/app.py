@@ -57,6 +57,8 @@ _FILES: Final = {
     "uplot.css": ("vendor/uplot/uPlot.min.css", b"text/css; charset=utf-8"),
     "htmx.js": ("vendor/htmx/htmx.min.js", b"text/javascript; charset=utf-8"),
     "icon.svg": ("icon.svg", b"image/svg+xml"),
+    "icon.png": ("icon.png", b"image/png"),
+    "seb.webmanifest": ("seb.webmanifest", b"application/manifest+json"),
 }
 _YEAR: Final = b"public, max-age=31536000, immutable"
 _REQUEST_ID_STATE: Final = "seb_request_id"  # set by the API's wrapper
@@ -126,6 +128,8 @@ class Assets:
         self._files: dict[str, tuple[bytes, bytes]] = {}
         for name, (path, content_type) in _FILES.items():
             content = (static / path).read_bytes()
+            if name.endswith(".webmanifest"):  # it names the icon, which comes before it
+                content = content.replace(b"icon.png", self._urls["icon.png"].encode())
             stem, _, suffix = name.partition(".")
             named = f"{stem}.{hashlib.sha256(content).hexdigest()[:12]}.{suffix}"
             self._urls[name] = f"/ui/static/{named}"

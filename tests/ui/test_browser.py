@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import subprocess
 import sys
@@ -129,6 +130,27 @@ def test_a_person_logs_in_looks_around_and_leaves_by_the_keyboard(
         expect(page.get_by_role("button", name="Log in")).to_be_visible()
         page.go_back()
         expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_a_phone_can_put_the_page_on_its_home_screen(chromium: Browser, seb: Serving) -> None:
+    with visiting(chromium, seb) as page:
+        page.goto("/ui/login")
+        asked = page.context.new_cdp_session(page)
+        manifest = asked.send("Page.getAppManifest")
+        assert manifest["url"].endswith(".webmanifest")
+        assert manifest["errors"] == []
+        icon = page.evaluate(
+            """async (path) => {
+                const image = new Image();
+                image.src = path;
+                await image.decode();
+                return [image.naturalWidth, image.naturalHeight];
+            }""",
+            json.loads(manifest["data"])["icons"][0]["src"],
+        )
+        assert icon == [512, 512]
+        found = asked.send("Page.getInstallabilityErrors")["installabilityErrors"]
+        assert [one["errorId"] for one in found] == ["in-incognito"]  # as contexts of tests are
 
 
 def test_the_audit_pages_in_place_and_by_its_address(chromium: Browser, seb: Serving) -> None:

@@ -181,7 +181,7 @@ async def test_no_page_holds_an_inline_script_or_style_or_another_host(admin: Vi
         text = (await admin.get(path)).text
         assert not re.search(r"<script(?![^>]* src=)|<style|\sstyle=|\son\w+=|javascript:", text)
         for url in re.findall(r'(?:src|href|action|hx-get)="([^"]*)"', text):
-            assert url.startswith(("/ui", "#")), url
+            assert url.startswith(("/ui", "/schema", "#")), url
 
 
 async def test_a_file_of_the_pages_is_kept_for_a_year_under_a_name_of_its_content(
@@ -190,7 +190,7 @@ async def test_a_file_of_the_pages_is_kept_for_a_year_under_a_name_of_its_conten
     text = (await guest.get("/ui/login")).text
     size = len(text)
     urls = set(re.findall(r'(?:src|href)="(/ui/static/[^"]*)"', text))
-    assert len(urls) == 4
+    assert len(urls) == 6
     for url in urls:
         answer = await guest.get(url)
         assert answer.status_code == 200
