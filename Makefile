@@ -14,17 +14,19 @@
 #   make mutants  mutants of these paths, which a test must kill; continues where it stopped
 #   make screenshots  update docs/images from an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
-#   make sbom    dist/*.cdx.json: the parts of an installed appliance (CycloneDX)
+#   make release everything that is published, into dist/ (release/README.md)
+#   make publish publish what lies in dist/: IMAGE=registry/name
 #   make audit   known vulnerabilities of the pinned packages; fails if it cannot check
 #   make pins    update constraints.txt and the hashes in ansible/ from the ranges in pyproject.toml
 #   make clean   remove the virtual environment and every cache (not seb-data/)
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours alone measured coverage mutants proof proof-full soak screenshots wheel sbom audit pins clean
+.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours alone measured coverage mutants proof proof-full soak screenshots wheel release publish audit pins clean
 
 PYTHON ?= python3
 VENV := .venv
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"/\1/p' seb_appliance/__init__.py)
 PY := $(VENV)/bin/python
 RUN_READY := $(VENV)/.ready-run
 TEST_READY := $(VENV)/.ready-test
@@ -46,7 +48,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --editable
 TEST_PARTS := .[bench,server,spark,sql,test]
 
 help:
-	@sed -n '2,20s/^#  //p' Makefile
+	@sed -n '2,21s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -116,10 +118,20 @@ wheel:
 	@PIP_CONSTRAINT= .state/wheel/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
-sbom: $(TEST_READY)
-	@mkdir -p dist
-	@$(PY) .ci/make_sbom.py > dist/seb-appliance.cdx.json
-	@ls dist/*.cdx.json
+release: $(TEST_READY)
+	@sh .ci/install-debian "there is no image" mmdebstrap
+	@$(PY) -m release build
+
+# The image first: it can be replaced, a version of a package cannot.
+publish: $(TEST_READY)
+	@test -n "$(IMAGE)" || { echo "Name the image: make publish IMAGE=registry.example.org/seb-appliance"; exit 1; }
+	@$(PY) -m release check
+	@sh .ci/install-debian "no image can be published" skopeo
+	@sh .ci/make-venv $(PYTHON) .state/publish
+	@PIP_CONSTRAINT= .state/publish/bin/python -m pip install --quiet twine==7.0.0
+	skopeo copy --all oci-archive:$(wildcard dist/*.oci.tar) docker://$(IMAGE):$(VERSION)
+	.state/publish/bin/twine upload --non-interactive dist/*.whl dist/*.tar.gz
+	git tag --annotate --message "Release $(VERSION)" v$(VERSION) && git push origin v$(VERSION)
 
 # Without --strict it says that all is well when it could look nothing up.
 audit:

@@ -6,14 +6,14 @@ from __future__ import annotations
 import json
 import os
 import re
-import runpy
 import shutil
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+
+from release.sbom import sbom
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -41,10 +41,6 @@ def test_a_wheel_has_the_same_bytes_wherever_and_whenever_it_is_built(
         path.chmod(0o700 if path.is_dir() else 0o600)
         os.utime(path, (1_000_000_000, 1_000_000_000))
     assert wheel(copy, tmp_path / "second") == wheel(ROOT, tmp_path / "first")
-
-
-def sbom() -> Any:
-    return runpy.run_path(str(ROOT / ".ci" / "make_sbom.py"))["sbom"]()
 
 
 def test_the_list_of_parts_names_what_an_appliance_needs_and_nothing_of_the_tests() -> None:

@@ -1,15 +1,13 @@
-"""What an installed appliance consists of, as CycloneDX 1.6 (JSON): our own wheel, the packages
-that its extra `server` brings, in the versions of constraints.txt, and the browser assets that lie
-in the wheel. The same pins make the same bytes: there is no time and no random number in it.
+"""Software bill of materials: what an installed appliance consists of, as CycloneDX 1.6.
 
-Which package brings which is asked of the packages that are installed here.
+These are our own wheel, the packages that its extra `server` brings, in the versions of
+constraints.txt, and the browser assets in the wheel. The same pins make the same document. Which
+package brings which is asked of the packages that are installed here.
 """
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 import tomllib
 from importlib.metadata import distribution
 from pathlib import Path
@@ -107,7 +105,3 @@ def sbom() -> Json:
         "components": [*libraries, *assets],
         "dependencies": [{"ref": ref, "dependsOn": sorted(needed[ref])} for ref in sorted(needed)],
     }
-
-
-if __name__ == "__main__":
-    sys.stdout.write(json.dumps(sbom(), indent=2) + "\n")
