@@ -49,7 +49,7 @@ def build(dist: Path, say: Say) -> list[Path]:
     built = sorted(dist.iterdir())
     digests = {path.name: _sha256(path) for path in built}
     _write(dist / f"seb-appliance-{__version__}.intoto.json", statement(digests, built_from, PINS))
-    _checksums(dist)
+    write_checksums(dist)
     return sorted(dist.iterdir())
 
 
@@ -91,7 +91,7 @@ def _distributions(dist: Path, seconds: int) -> None:
         )
 
 
-def _checksums(dist: Path) -> None:
+def write_checksums(dist: Path) -> None:
     path = dist / CHECKSUMS
     lines = [f"{_sha256(file)}  {file.name}\n" for file in sorted(dist.iterdir())]
     path.write_text("".join(lines), encoding="utf-8")

@@ -30,7 +30,7 @@ from seb_appliance.cli import main
 
 main()
 """
-_READY: Final = (
+READY: Final = (
     "import os, urllib.request as u; "
     "u.urlopen(f'http://127.0.0.1:{os.environ[\"SEB_PORT\"]}/readyz', timeout=4)"
 )
@@ -118,7 +118,7 @@ def _config(version: str) -> dict[str, Any]:
         "Labels": _labels(version),
         "StopSignal": "SIGTERM",
         "Healthcheck": {
-            "Test": ["CMD", f"/usr/bin/python{debian.PYTHON}", "-I", "-c", _READY],
+            "Test": ["CMD", f"/usr/bin/python{debian.PYTHON}", "-I", "-c", READY],
             "Interval": 10 * _SECOND_NS,
             "Timeout": 5 * _SECOND_NS,
             "StartPeriod": 60 * _SECOND_NS,

@@ -95,6 +95,11 @@ class Settings:
         "Fence the appliance that uses this bucket and become its writer.",
         flag_only=True,
     )
+    take_over_when_new: bool = _switch(
+        False,
+        "The first start with a data directory takes over like --take-over; later ones do not. "
+        "For containers, whose data directory is lost with their machine.",
+    )
     follow: bool = _switch(
         False, "Run as a standby of the appliance that writes to this bucket, until seb promote."
     )

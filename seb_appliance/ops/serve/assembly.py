@@ -434,4 +434,8 @@ async def _database(settings: Settings) -> AsyncIterator[StateDatabase]:
 def _start_options(settings: Settings) -> StartOptions:
     """A directory's LIST, and memory's, always shows what was PUT."""
     shows_at_once = settings.address.kind != "s3" or settings.s3_immediate_list
-    return StartOptions(take_over=settings.take_over, list_is_known=shows_at_once)
+    return StartOptions(
+        take_over=settings.take_over,
+        take_over_when_new=settings.take_over_when_new,
+        list_is_known=shows_at_once,
+    )

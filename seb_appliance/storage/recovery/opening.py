@@ -64,9 +64,11 @@ from seb_appliance.storage.stores.store_probe import LIST_ROUNDS, StoreTest, Sto
 class StartOptions:
     """`mode`: for a new bucket, instead of the better one that the store allows. `list_is_known`:
     LIST on this kind of store is known to show every earlier PUT (docs/OPERATIONS.md); on others, a
-    start in mode B that finds another appliance's claim waits 60 s."""
+    start in mode B that finds another appliance's claim waits 60 s. `take_over_when_new`: take over
+    if no start used this data directory before."""
 
     take_over: bool = False
+    take_over_when_new: bool = False
     mode: Mode | None = None
     list_is_known: bool = True
     list_rounds: int = LIST_ROUNDS
@@ -183,6 +185,7 @@ class _WriterOpening(Opening):
     random_bytes: Callable[[int], bytes]
     writer_id: bytes = field(init=False)
     before_us: int | None = field(default=None, init=False)
+    may_take_over: bool = field(default=False, init=False)
     is_remembered: bool = field(default=False, init=False)  # our writer id, in the data directory
 
     def __post_init__(self) -> None:
@@ -197,6 +200,8 @@ class _WriterOpening(Opening):
         report = await test.run(recorded or self.options.mode)
         mode = self._decide_mode(recorded, report)
         known = await asyncio.to_thread(self.writer_ids.known)
+        is_new = self.options.take_over_when_new and not known
+        self.may_take_over = self.options.take_over or is_new
         journal: StoredJournal
         if mode == "A":
             recovery, journal = await self._start_create_only(info, known)
@@ -260,7 +265,7 @@ class _WriterOpening(Opening):
 
     def _refuse_in_use(self, epoch: int, writer_id: bytes, position: Position) -> None:
         """Raises BucketInUseError without --take-over: a laptop must not fence production."""
-        if self.options.take_over:
+        if self.may_take_over:
             return
         last = ""
         if position.seq > 0:

@@ -76,6 +76,17 @@ async def test_take_over_fences_and_the_data_directory_then_knows_its_own(store,
     assert two.report.epoch == 3
 
 
+async def test_take_over_when_new_is_for_the_first_start_of_a_data_directory(store, tmp_path, mode):
+    one, two = Appliance(store, tmp_path / "one"), Appliance(store, tmp_path / "two")
+    await one.start(mode=mode, take_over_when_new=True)
+    await two.start(take_over_when_new=True)
+    await two.append(1)
+    with pytest.raises(BucketInUseError):  # else both would fence each other for ever
+        await one.start(take_over_when_new=True)
+    await two.append(2)
+    assert two.acknowledged == [1, 2]
+
+
 async def test_local_state_and_no_bucket_json_is_never_initialised(store, tmp_path, mode):
     one = await Appliance(store, tmp_path / "one").start(mode=mode)
     await one.append(1)
