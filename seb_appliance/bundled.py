@@ -1,4 +1,4 @@
-"""Where the folders that lie beside the package in a checkout are: migrations/ and templates/."""
+"""The folders beside the package in a checkout: migrations/, templates/, examples/."""
 
 from __future__ import annotations
 

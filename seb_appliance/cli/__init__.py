@@ -78,6 +78,7 @@ _COMMANDS: Final = {
         "transfer",
         "Import topics of a Go broker's bucket with their offsets, or lines into one topic.",
     ),
+    "demo": ("demo", "Run the demonstration, on an appliance of its own."),
     "bench": ("bench", "Measure an appliance, and check every record."),
     "snapshot": ("serve", "Make a snapshot, so that the next start replays no journal entries."),
     "promote": ("serve", "Make the standby on this machine the writer."),

@@ -22,6 +22,7 @@ from seb_appliance.errors import (
     RefusedError,
     SebError,
 )
+from seb_appliance.ui import answers
 from seb_appliance.ui.answers import Renderer, Sent
 from seb_appliance.ui.options import UiOptions
 from seb_appliance.ui.page_context import (
@@ -113,11 +114,18 @@ def router(broker: Broker, options: UiOptions, sections: Sequence[Section] = ())
 
     declared = [*(page.routes for page in _PAGES), *(one.routes for one in sections)]
     routes = [route for one in declared for route in one.all]
-    return Router(
+    pages = Router(
         path="/ui",
         route_handlers=[*(desk.handler(*one) for one in [*routes, *_others.all]), asset],
         exception_handlers=handlers(desk),
     )
+    return Router(path="/", route_handlers=[front_door, pages])
+
+
+@get("/")
+async def front_door() -> ASGIApp:
+    """Who enters the address alone means the admin page."""
+    return answers.see_other(answers.START)
 
 
 class Assets:

@@ -73,17 +73,17 @@ class Container:
             return bool(answer.status == 200)
 
     def wait(self) -> None:
-        """Until the log says that it is ready, with a command to try."""
+        """Until the log says that it is ready, where its admin key is."""
         command = ["timeout", "60", "podman", "logs", "--follow", self.name]
         lines = []
         with subprocess.Popen(command, stdout=PIPE, stderr=STDOUT) as follower:
             assert follower.stdout is not None
             for line in follower.stdout:
                 lines.append(line)
-                if b"try it" in line:
+                if b"admin key" in line:
                     break
             follower.kill()
-        assert b"try it" in lines[-1], lines
+        assert b"admin key" in lines[-1], lines
 
     def run(self, *command: str, check: bool = True) -> str:
         return podman("exec", self.name, *command, check=check)

@@ -57,3 +57,10 @@ def test_a_machine_without_a_log_reads_the_sample() -> None:
     assert "reading dpkg.log of the example's folder sample/" in shown
     assert check(shown) == (106, 8)
     assert "1 are older than the log" in shown
+
+
+def test_the_command_runs_the_demonstration() -> None:
+    command = [sys.executable, "-m", "seb_appliance", "demo"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    check(finished.stdout)

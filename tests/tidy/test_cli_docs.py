@@ -16,7 +16,7 @@ from seb_appliance.errors import ConfigurationError
 TEXT = (Path(__file__).parents[2] / "docs" / "CLI.md").read_text(encoding="utf-8")
 ON_THE_MACHINE = {"serve", "promote", "doctor", "inspect", "fsck", "admin", "restore", "clone"}
 EVERYWHERE = {"--url", "--key-file", "--profile", "--config", "--json", "--help"}
-LOCAL = {"profiles", "completion"}  # they talk to no appliance
+LOCAL = {"demo", "profiles", "completion"}  # they talk to no appliance
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:

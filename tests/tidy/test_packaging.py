@@ -20,10 +20,11 @@ def requirements() -> list[str]:
     return [re.split(r"[\[<>=; ]", line)[0].lower().replace("_", "-") for line in listed]
 
 
-def test_the_wheel_carries_migrations_and_templates() -> None:
+def test_the_wheel_carries_what_lies_beside_the_package() -> None:
     forced = BUILD["wheel"]["force-include"]
     assert forced == {
-        name: f"seb_appliance/_bundled/{name}" for name in ("migrations", "templates")
+        name: f"seb_appliance/_bundled/{name}"
+        for name in ("examples/package-log", "migrations", "templates")
     }
     assert any((ROOT / "migrations" / "versions").glob("*.py"))
     assert any((ROOT / "templates").rglob("*.html"))

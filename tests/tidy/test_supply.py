@@ -17,7 +17,7 @@ from release.sbom import sbom
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-SOURCES = ("seb_appliance", "spark", "migrations", "templates")
+SOURCES = ("seb_appliance", "spark", "migrations", "templates", "examples")
 FILES = ("pyproject.toml", "README.md", "LICENSE", ".gitignore")
 
 

@@ -52,6 +52,11 @@ async def test_a_stranger_is_sent_to_the_log_in_and_back_again(guest: Visitor, p
     assert (await guest.log_in("olga", next=way_back[1])).headers["location"] == path
 
 
+async def test_the_address_alone_leads_to_the_admin_page(guest: Visitor) -> None:
+    answer = await guest.get("/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/ui")
+
+
 async def test_an_api_key_opens_no_page(seb: RunningAppliance) -> None:
     assert (await seb.client.get("/ui")).status_code == 303
 
