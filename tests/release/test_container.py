@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -160,7 +161,8 @@ def test_an_acknowledged_record_outlives_a_container_and_its_volume(
     first.burn()
     second = start(containers, settings)
     second.wait()
-    key = second.run("seb", "admin", "reset-key").split()[-1]
+    second.run("seb", "admin", "reset-key")
+    key = admin_key(second)
     found = second.request("/v1/topics/orders/records?offset=earliest", key)
     assert [record["value"] for record in found["records"]] == ["kept"]
 
@@ -173,6 +175,8 @@ def test_a_container_that_was_fenced_does_not_take_over_again(
     first.wait()
     second = start(containers, settings)
     second.wait()
+    with pytest.raises(urllib.error.HTTPError):
+        first.request("/v1/topics/orders/records", admin_key(first), b"late")
     assert first.exit_code() == 75
     podman("start", first.name)
     assert first.exit_code() == 73
