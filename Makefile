@@ -14,6 +14,7 @@
 #   make mutants  mutants of these paths, which a test must kill; continues where it stopped
 #   make screenshots  update docs/images from an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
+#   make docs    the documentation as a site, in .state/site/
 #   make release everything that is published, into dist/ (release/README.md)
 #   make publish publish what lies in dist/: IMAGE=registry/name
 #   make audit   known vulnerabilities of the pinned packages; fails if it cannot check
@@ -22,7 +23,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours alone measured coverage mutants proof proof-full soak screenshots wheel release publish audit pins clean
+.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours alone measured coverage mutants proof proof-full soak screenshots wheel docs release publish audit pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -48,7 +49,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --editable
 TEST_PARTS := .[bench,server,spark,sql,test]
 
 help:
-	@sed -n '2,21s/^#  //p' Makefile
+	@sed -n '2,22s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -118,7 +119,14 @@ wheel:
 	@PIP_CONSTRAINT= .state/wheel/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	@ls dist/*.whl
 
-release: $(TEST_READY)
+docs:
+	@sh .ci/make-venv $(PYTHON) .state/docs
+	@PIP_CONSTRAINT= .state/docs/bin/python -m pip install --quiet mkdocs-material==9.8.2
+	@VERSION=$(VERSION) NO_MKDOCS_2_WARNING=1 .state/docs/bin/mkdocs build --quiet --strict \
+	    --config-file release/site/mkdocs.yml --site-dir $(CURDIR)/.state/site/$(VERSION)
+	@echo .state/site/$(VERSION)/index.html
+
+release: $(TEST_READY) docs
 	@sh .ci/install-debian "there is no image" mmdebstrap
 	@$(PY) -m release build
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from pathlib import Path
 
 from seb_appliance import limits
 from seb_appliance.quantities import format_duration, format_size
 from seb_appliance.settings import SETTINGS
+from tests.support.named_tests import is_there, named_tests
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "LIMITS.md").read_text(encoding="utf-8")
@@ -43,17 +43,11 @@ def test_a_row_shows_the_limit_that_is_in_force() -> None:
     assert [(name, value(name)) for name, _ in ROWS] == ROWS
 
 
-@cache
-def named_in(path: str) -> set[str]:
-    text = (ROOT / "tests" / path).read_text(encoding="utf-8")
-    return set(re.findall(r"^\s*(?:async )?def (test_\w+)", text, re.MULTILINE))
-
-
 def test_every_test_that_the_table_names_exists() -> None:
-    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", TEXT)
+    named = named_tests(TEXT)
     assert len(named) > len(BOUNDED)
     for path, test in named:
-        assert test in named_in(path), f"{path}::{test}"
+        assert is_there(path, test), f"{path}::{test}"
 
 
 def test_what_the_table_says_is_shown_at_its_edge_is_tried_there() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.support.named_tests import is_there, named_tests
+
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "SECURITY.md").read_text(encoding="utf-8")
 ATTACKS_MIN = 19  # the ten, and those beside that list
@@ -14,7 +16,7 @@ def rows() -> list[tuple[str, list[tuple[str, str]]]]:
     """The rows of the tables of attacks: what is attacked, and the tests that show the answer."""
     tables = TEXT.partition("## The ten of")[2].partition("## What is not defended")[0]
     cells = re.findall(r"^\| (?!attack )(\S[^|]*) \| [^|]+ \| ([^|]+) \|$", tables, re.MULTILINE)
-    return [(attack, re.findall(r"`([\w/]+\.py)::(test_\w+)`", by)) for attack, by in cells]
+    return [(attack, named_tests(by)) for attack, by in cells]
 
 
 def test_each_of_the_ten_has_its_row() -> None:
@@ -31,6 +33,4 @@ def test_every_row_names_a_test() -> None:
 def test_every_test_that_is_named_exists() -> None:
     for attack, tests in rows():
         for path, test in tests:
-            text = (ROOT / "tests" / path).read_text(encoding="utf-8")
-            found = re.search(rf"^(async )?def {test}\(", text, re.MULTILINE)
-            assert found, f"{attack}: {path}::{test}"
+            assert is_there(path, test), f"{attack}: {path}::{test}"
