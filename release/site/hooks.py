@@ -10,6 +10,7 @@ from typing import Any, Final
 
 _HERE: Final = Path(__file__).parent
 _SHIM: Final = "iframe-worker.js"  # lets the search work in pages opened from a folder
+_ROW: Final = re.compile(r"^\| \[[^]]+\]\(([^.)][^)]*)\)", re.MULTILINE)
 _ELSEWHERE: Final = re.compile(r"https://unpkg\.com/iframe-worker/shim")
 
 
@@ -18,10 +19,9 @@ def on_config(config: Any) -> Any:
     config["site_name"] = f"Seb Appliance {os.environ.get('VERSION', '')}".strip()
     text = (Path(config["docs_dir"]) / "README.md").read_text(encoding="utf-8")
     sections = re.split(r"^## (.+)$", text, flags=re.MULTILINE)[1:]
-    config["nav"] = [{"Documentation": "README.md"}] + [
-        {title: [_file(path) for path in re.findall(r"^\| \[[^]]+\]\(([^.)][^)]*)\)", body, re.M)]}
-        for title, body in zip(sections[::2], sections[1::2], strict=True)
-    ]
+    pages = [[_file(path) for path in _ROW.findall(body)] for body in sections[1::2]]
+    listed = [{title: paths} for title, paths in zip(sections[::2], pages, strict=True)]
+    config["nav"] = [{"Documentation": "README.md"}, *listed]
     return config
 
 
