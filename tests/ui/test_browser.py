@@ -186,7 +186,7 @@ def test_all_of_it_works_without_javascript(chromium: Browser, seb: Serving) -> 
         log_in(page, "olga")
         expect(page.locator("header")).to_contain_text("read-only")
         page.get_by_role("link", name="Audit").click()
-        page.get_by_role("textbox", name="Action").fill("user_added")
+        page.locator("select[name=action]").select_option("user_added")
         page.get_by_role("button", name="Filter").click()
         expect(page.locator("tbody tr")).to_have_count(2)
         page.get_by_role("link", name="All").click()
