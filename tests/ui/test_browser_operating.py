@@ -78,7 +78,7 @@ def test_a_user_is_added_and_removed(chromium: Browser, seb: Serving) -> None:
         page.get_by_role("link", name="Users").click()
         page.get_by_label("Name", exact=True).fill("olga")
         page.get_by_role("combobox", name="Role").select_option("viewer")
-        page.get_by_label("Password").fill(PASSWORD)
+        page.get_by_role("textbox", name="Password").fill(PASSWORD)
         page.get_by_role("button", name="Add the user").click()
         expect(page.locator(".notice")).to_have_text("olga can log in, as viewer.")
         page.get_by_role("link", name="olga").click()
