@@ -15,6 +15,7 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.broker.counters import Counters, Label, Metric, RequestCount
 from seb_appliance.broker.gauges import GroupLag, ShareView
+from seb_appliance.broker.topics.catalog import Totals
 
 
 def _sections(source: str) -> Metric:
@@ -381,6 +382,7 @@ class Telemetry:
     `object_bytes` in segments, `living_bytes` are those of live records."""
 
     status: Status
+    totals: Totals
     log: Counters
     cache: CacheFigures
     requests: Sequence[RequestCount]

@@ -62,11 +62,19 @@ class BillRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicCost:
-    """`amount`: in the currency of the price list, to sort by; `words`: the same, formatted."""
+    """Amounts are in the currency of the price list, which `money` writes."""
 
     amount: float
-    words: str
-    note: str
+    requests_amount: float
+    money: Callable[[float], str]
+
+    @property
+    def words(self) -> str:
+        return self.money(self.amount)
+
+    @property
+    def note(self) -> str:
+        return f"{self.money(self.requests_amount)} of it for requests"
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,6 +81,7 @@ async def test_all_metrics_are_read_by_a_parser_of_prometheus(seb):
     await seb.client.post("/v1/topics/metered/records", content=b"one")
     await seb.client.get("/v1/topics/metered/records?from=earliest")
     await seb.client.put("/v1/groups/meter/offsets", json={"offsets": {"metered": 0}})
+    seb.appliance.cost.tick()  # what it does each minute
     text = (await seb.client.get("/metrics?names=true")).text
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert all(family.documentation for family in families.values())

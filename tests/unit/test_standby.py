@@ -20,7 +20,7 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.ops.serve.status import samples, status, telemetry
+from seb_appliance.ops.serve.status import samples, telemetry
 from seb_appliance.settings import Settings
 from seb_appliance.storage.stores.counted import CountedStore
 from seb_appliance.storage.stores.memory import MemoryStore
@@ -158,11 +158,11 @@ async def test_it_says_that_it_is_one_and_how_far_it_is(
     assert not readiness.ready
     assert readiness.problems == []
     assert "seb promote" in readiness.sentences[0]
-    shown = status(standby).standby
+    shown = telemetry(standby).status.standby
     assert shown is not None
     assert (shown.lag_entries, shown.waits_for) == (0, "")
     assert shown.applied > 0
-    assert status(standby).journal.seq == writer.journal.position.seq
+    assert telemetry(standby).status.journal.seq == writer.journal.position.seq
     on_the_page = {figure.name: figure.value for figure in appliance_figures(telemetry(standby))}
     assert "up to date" in on_the_page["Standby"]
     assert "Standby" not in {figure.name for figure in appliance_figures(telemetry(writer))}
@@ -172,7 +172,7 @@ async def test_it_says_that_it_is_one_and_how_far_it_is(
     of_writer = {sample.name: sample.value for sample in samples(writer, 0, 0)}
     assert of_writer["seb_standby"] == 0
     assert "seb_standby_lag_entries" not in of_writer
-    assert status(writer).standby is None
+    assert telemetry(writer).status.standby is None
 
 
 @pytest.mark.parametrize(

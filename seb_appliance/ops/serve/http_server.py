@@ -116,7 +116,7 @@ class HttpServer(uvicorn.Server):
             samples=lambda: chain(
                 samples(appliance, self.plain_answers.answered, app.asked), more_samples()
             ),
-            status=lambda: status(appliance),
+            status=lambda: status(appliance, appliance.broker.topics.totals()),
             snapshot=appliance.publish_snapshot,
             protocols=PROTOCOLS,
             pages=[admin_page(appliance.broker, pages, sections(options))],

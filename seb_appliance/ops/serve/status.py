@@ -41,6 +41,7 @@ from seb_appliance.broker.status import (
     WaitingStatus,
     measured,
 )
+from seb_appliance.broker.topics.catalog import Totals
 from seb_appliance.ops.jobs.cost_job import CostKeeper
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.protocols.sockets.connected import connections_of
@@ -54,9 +55,11 @@ def telemetry(appliance: Appliance) -> Telemetry:
     stored, behind = broker.tidying.stored.all(), broker.gauges.groups_behind()
     objects = [(found.length, found.living_bytes) for found in stored]
     queues = broker.queues.live()
-    oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.report()
+    oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.recent()
+    totals = broker.topics.totals()
     return Telemetry(
-        status=status(appliance),
+        status=status(appliance, totals),
+        totals=totals,
         log=broker.counters,
         cache=CacheFigures(
             sections.from_memory,
@@ -103,10 +106,10 @@ def telemetry(appliance: Appliance) -> Telemetry:
     )
 
 
-def status(appliance: Appliance) -> Status:
+def status(appliance: Appliance, totals: Totals) -> Status:
     broker, clock, snapshots = appliance.broker, appliance.clock, appliance.snapshots
     up_s = clock.monotonic_s() - appliance.opened_s
-    report, totals = appliance.cost.report(), broker.topics.totals()
+    report = appliance.cost.recent()
     ports = connections_of(appliance.beside).ports()
     return Status(
         version=__version__,

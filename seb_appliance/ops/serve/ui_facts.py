@@ -72,15 +72,14 @@ def topic_costs(found: CostReport) -> Callable[[int], TopicCost]:
 
     def of(topic_id: int) -> TopicCost:
         cost = found.of_topic(topic_id)
-        note = f"{money(cost.requests_amount)} of it for requests"
-        return TopicCost(cost.amount, money(cost.amount), note)
+        return TopicCost(cost.amount, cost.requests_amount, money)
 
     return of
 
 
 def bill_rows(appliance: Appliance) -> list[BillRow]:
     """The lines of the month's bill, and their sum."""
-    found = appliance.cost.report()
+    found = appliance.cost.recent()
     money = found.prices.money
     rows = [
         BillRow(

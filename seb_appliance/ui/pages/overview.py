@@ -8,7 +8,6 @@ from litestar.types import ASGIApp
 
 from seb_appliance import limits
 from seb_appliance.broker.status import StandbyStatus, Telemetry
-from seb_appliance.broker.topics.catalog import Totals
 from seb_appliance.errors import NotFoundError
 from seb_appliance.ui import answers, charts
 from seb_appliance.ui.history import Sample, TopicRate
@@ -24,7 +23,6 @@ _LISTED: Final = 5
 @routes.get("/", {"span"})
 async def show(visit: Visit) -> ASGIApp:
     telemetry, readiness = visit.options.telemetry(), await visit.broker.readiness()
-    totals = visit.broker.topics.totals()
     live = ("overview-live", "overview-more")
     drawn = {} if visit.part in live else await charts.shown(visit, "overview")
     return visit.page(
@@ -33,12 +31,12 @@ async def show(visit: Visit) -> ASGIApp:
         ready=readiness.ready,
         warnings=all_warnings(visit, telemetry, readiness.sentences),
         traffic=_traffic(telemetry, visit.options.history.newest(visit.now_us)),
-        storage=_storage(telemetry, totals),
+        storage=_storage(telemetry),
         cost=visit.options.cost(),
         appliance=appliance_figures(telemetry),
         busiest=_busiest(visit),
         lagging=_lagging(visit),
-        totals=totals,
+        totals=telemetry.totals,
         every_s=limits.SAMPLE_EVERY_S,
         **drawn,
     )
@@ -94,8 +92,8 @@ def _traffic(telemetry: Telemetry, latest: Sample | None) -> list[Figure]:
     ]
 
 
-def _storage(telemetry: Telemetry, totals: Totals) -> list[Figure]:
-    status = telemetry.status
+def _storage(telemetry: Telemetry) -> list[Figure]:
+    status, totals = telemetry.status, telemetry.totals
     journal, snapshots = status.journal, status.snapshots
     snapshot = (
         f"{count(snapshots.entries_since)} entries since"
