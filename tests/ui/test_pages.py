@@ -71,7 +71,7 @@ async def test_the_audit_tells_who_what_and_from_where(
     await broker.topics.change("audited", {"linger_ms": 7}, by)
     text = (await olga.get("/ui/audit?who=user%3Aadmin")).text
     assert "192.0.2.1 · Browser/1.0" in text
-    assert "<b>Linger</b> <del>5ms</del> <ins>7ms</ins>" in text
+    assert "<b>linger</b> <del>5ms</del> <ins>7ms</ins>" in text
     assert ">topic changed</td>" in text
     assert ">api key created</td>" not in text
 
@@ -91,7 +91,7 @@ async def test_the_audit_names_keys_and_offers_the_actors_and_actions_that_there
     text = (await olga.get(f"/ui/audit?who={key.api_key_id}")).text
     assert f'<a href="/ui/api-keys/{key.api_key_id}">checkout</a>' in text
     assert f'<option value="{key.api_key_id}" selected>checkout</option>' in text
-    assert "<b>Lease</b>  <ins>1m</ins>" in text
+    assert "<b>lease</b>  <ins>1m</ins>" in text
     assert "<ins>a, b</ins>" in text
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
@@ -27,7 +28,7 @@ from seb_appliance.errors import TopicDiffersError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.tasks import in_slices
 
-_GROUPS_AT_ONCE: Final = 500  # looked at without a break; about a millisecond
+_GROUPS_AT_ONCE: Final = 500  # names
 _LAGGING: Final = 10
 
 
@@ -284,19 +285,18 @@ class Topics:
 
     async def readers(self, names: Collection[str]) -> dict[str, Readers]:
         """By name of those of these topics that have some. Examines all groups, in slices."""
-        topics = [topic for name in names if (topic := self._catalog.find(name)) is not None]
-        ends = {topic.topic_id: topic.log_end_offset for topic in topics}
-        lags: dict[int, list[tuple[int, str]]] = {topic_id: [] for topic_id in ends}
+        topics = {topic.topic_id: topic for topic in self.held(names)}
+        lags = defaultdict[int, list[tuple[int, str]]](list)
+        await asyncio.sleep(0)
         after = ""
         while some := self._catalog.groups.names(after, _GROUPS_AT_ONCE):
-            for name in some:
+            async for name in in_slices(some):
                 offsets = self._catalog.groups.offsets(name)
-                for topic_id in offsets.keys() & ends.keys():  # iterates over the smaller set
-                    lags[topic_id].append((ends[topic_id] - offsets[topic_id].offset, name))
+                for topic_id in offsets.keys() & topics.keys():  # iterates over the smaller set
+                    end = topics[topic_id].log_end_offset
+                    lags[topic_id].append((end - offsets[topic_id].offset, name))
             after = some[-1]
-            await asyncio.sleep(0)
         return {
-            topic.name: Readers(len(found), nlargest(_LAGGING, found))
-            async for topic in in_slices(topics)
-            if (found := lags[topic.topic_id])
+            topics[topic_id].name: Readers(len(found), nlargest(_LAGGING, found))
+            async for topic_id, found in in_slices(lags.items())
         }

@@ -25,7 +25,7 @@ routes = Routes()
 _FIELDS: Final = ("action", "before", "from", "until", "what", "who")
 _PER_PAGE: Final = 50
 _PATH: Final = "/ui/audit"
-# What forms call the members of a subject, by its kind.
+# What files and commands call the members of a subject, by its kind.
 _DECLARED: Final = {"topic": SETTINGS, "queue": QUEUE_SETTINGS, "api_key": QUOTAS}
 # Where a subject has its page, by its kind.
 _PAGES: Final = {
@@ -34,6 +34,9 @@ _PAGES: Final = {
     "api_key": "/ui/api-keys",
     "user": "/ui/users",
     "queue": "/ui/queues",
+    "table": "/ui/tables",
+    "inlet": "/ui/inlets",
+    "subscription": "/ui/subscriptions",
 }
 
 
@@ -148,14 +151,15 @@ def _changed(row: AuditRow) -> list[Changed]:
         if before.get(name) != after.get(name):
             member = name.removeprefix("settings.").removeprefix("quotas.").replace(".", "_")
             declared = _DECLARED.get(row.subject_kind, {}).get(member)
-            title = name if declared is None else declared.label
+            title = _words(name if declared is None else declared.word)
             texts = [_written(name, one.get(name), declared) for one in (before, after)]
             found.append(Changed(title, *texts))
     return found
 
 
 def _members(text: str | None) -> dict[str, Any]:
-    """The members of a JSON object by name, `settings.linger_ms` for nested ones, without nulls."""
+    """The members of a JSON object by name, `settings.linger_ms` for nested ones, without
+    those that are empty."""
     return {} if text is None else dict(_flat(msgspec.json.decode(text, type=dict[str, Any])))
 
 
@@ -163,7 +167,7 @@ def _flat(members: dict[str, Any], within: str = "") -> Iterator[tuple[str, Any]
     for name, value in members.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{within}{name}.")
-        elif value is not None:
+        elif value not in (None, "", []):
             yield within + name, value
 
 
