@@ -33,10 +33,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from pyspark_seb.client import Appliance, Connection
-from pyspark_seb.columns import STORED_SCHEMA, SegmentPlace, segment_of
+from pyspark_seb.columns import STORED_SCHEMA
 from pyspark_seb.errors import ApplianceError
 from pyspark_seb.options import ReadOptions, TopicRange, read_options, split
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
+from pyspark_seb.rows import SegmentPlace, segment_of
 from seb_appliance import limits
 
 PAUSE_S: Final = 1.0

@@ -11,11 +11,9 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as sql
-from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructField, StructType
 
 from pyspark_seb import declared
@@ -23,6 +21,9 @@ from pyspark_seb import options as asked
 from pyspark_seb.client import Appliance
 from pyspark_seb.errors import BadOptionError, TopicChangedError
 from pyspark_seb.options import CommittedOffset, TopicRange
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 METADATA: Final = "seb"
 
@@ -140,6 +141,8 @@ def narrowed(
             raise TopicChangedError(f"topic {topic!r} was deleted and created again")
     if since is None:
         return made
+    from pyspark.sql import functions as sql  # each worker of Spark imports this file
+
     return made.where(sql.col("timestamp") >= sql.to_timestamp(sql.lit(since)))
 
 

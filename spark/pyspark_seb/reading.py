@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from http.client import HTTPException
@@ -184,9 +185,10 @@ def read_range(
         _check_topic(appliance, wanted)
         while at < wanted.end:
             try:
-                for stored, following in _parts(appliance, options, wanted, at):
-                    yield from made.take(stored, at, min(following, wanted.end))
-                    at = following
+                with closing(ahead(_parts(appliance, options, wanted, at))) as parts:
+                    for stored, following in parts:
+                        yield from made.take(stored, at, min(following, wanted.end))
+                        at = following
             except ApplianceError as error:
                 if error.code != "offset_expired":
                     raise
@@ -196,6 +198,15 @@ def read_range(
                 at = max(at, log_start_offset)
         yield from made.rest()
         _check_compaction(appliance, wanted, log_start_offset)
+
+
+def ahead(parts: Iterator[Stored]) -> Generator[Stored, None, None]:
+    """The same, of which the next one is already received while one is in use: 8 MiB more."""
+    with ThreadPoolExecutor(1, "seb-read-ahead") as pool:
+        coming = pool.submit(next, parts, None)
+        while (part := coming.result()) is not None:
+            coming = pool.submit(next, parts, None)
+            yield part
 
 
 def _check_compaction(appliance: Appliance, wanted: TopicRange, log_start_offset: int) -> None:

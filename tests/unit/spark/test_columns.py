@@ -11,14 +11,12 @@ pytest.importorskip("pyspark")
 
 import msgspec  # noqa: E402
 from pyspark_seb.columns import (  # noqa: E402  # noqa: E402
-    BATCH_BYTES,
     ArrowBatches,
-    RowSchema,
     arrow_schema,
-    record_batches,
     spark_schema,
 )
 from pyspark_seb.headers import RAW, packed_of, pairs_of  # noqa: E402
+from pyspark_seb.rows import BATCH_BYTES, RowSchema, record_batches  # noqa: E402
 
 from seb_appliance.formats import batch  # noqa: E402
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s  # noqa: E402
