@@ -53,7 +53,7 @@ def test_an_operator_makes_fills_reads_and_deletes_a_topic(chromium: Browser, se
     with visiting(chromium, seb) as page:
         log_in(page)
         page.get_by_role("link", name="Topics").click()
-        page.get_by_text("Create a topic").click()
+        page.get_by_role("link", name="Create a topic").click()
         page.get_by_label("Name", exact=True).fill("made.here")
         page.get_by_role("button", name="Create").click()
         expect(page.get_by_role("status")).to_contain_text("made.here is created")
