@@ -19,10 +19,13 @@ _SECOND_US: Final = 1_000_000
 
 
 def count(number: float | None) -> str:
-    """A number with thousands separators; with a fraction only below ten."""
+    """A number with thousands separators; below ten with one digit of a fraction, below one with
+    two."""
     if number is None:
         return _NOTHING
-    return f"{number:,.1f}" if number != int(number) and abs(number) < 10 else f"{number:,.0f}"
+    if number == int(number) or abs(number) >= 10:
+        return f"{number:,.0f}"
+    return f"{number:.1f}" if abs(number) >= 1 else f"{number:.2g}"
 
 
 def size(count_bytes: float | None) -> str:

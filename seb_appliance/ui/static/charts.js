@@ -8,7 +8,7 @@
   const drawn = new Map(); // by the element with data-charts: its plots
 
   // As ui/units.py writes them.
-  const number = (value) => value.toLocaleString("en", { maximumFractionDigits: Math.abs(value) < 10 ? 1 : 0 });
+  const number = (value) => value.toLocaleString("en", { maximumFractionDigits: value < 1 ? 2 : value < 10 ? 1 : 0 });
   const size = (value) => {
     const power = Math.max(0, Math.min(4, Math.floor(Math.log2(value || 1) / 10)));
     return `${(value / 1024 ** power).toFixed(power ? 1 : 0)} ${["B", "KiB", "MiB", "GiB", "TiB"][power]}`;
@@ -57,7 +57,7 @@
     return {
       width,
       height: HEIGHT,
-      padding: [8, 8, 0, 0],
+      padding: [8, 24, 0, 0], // half of the last time
       legend: { show: false },
       cursor: { y: false, sync: { key: "charts" }, points: { size: 7 } },
       scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } },
