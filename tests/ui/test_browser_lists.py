@@ -82,3 +82,19 @@ def test_columns_are_chosen_and_remembered(chromium: Browser, seb: Serving, scri
         page.goto("/ui/topics")
         expect(page.get_by_role("columnheader", name="Created")).to_be_visible()
         expect(page.get_by_role("columnheader", name="Retention")).to_have_count(0)
+
+
+def test_record_keys_are_looked_for_while_one_types(chromium: Browser, seb: Serving) -> None:
+    seb.request("PUT", "/v1/topics/typed", b'{"key_index":"latest"}', "application/json")
+    for key in ("customer/1", "customer/2", "order/1"):
+        body = f'{{"records":[{{"key":"{key}","value":"x"}}]}}'.encode()
+        assert seb.request("POST", "/v1/topics/typed/records", body, "application/json")[0] == 201
+    assert seb.request("GET", "/v1/topics/typed/keys?fresh=true")[0] == 200
+    with visiting(chromium, seb) as page:
+        log_in(page)
+        page.goto("/ui/topics/typed/keys")
+        expect(page.locator("tbody tr")).to_have_count(3)
+        page.get_by_label("Starts with").press_sequentially("customer")
+        expect(page.locator("tbody tr")).to_have_count(2)
+        expect(page).to_have_url(re.compile(r"/keys\?prefix=customer$"))
+        expect(page.get_by_label("Starts with")).to_be_focused()
