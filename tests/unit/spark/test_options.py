@@ -45,6 +45,7 @@ def test_offsets_by_topic_must_name_each() -> None:
         ("group", "no group", "is no name"),
         ("startingOffsets", "-5", "none of"),
         ("startingOffsets", '{"orders": {"1": 5}}', "one partition, 0"),
+        ("startingOffsets", '{"orders": {"0": 5, "1": 6}}', "one partition, 0"),
         ("startingOffsets", '{"orders": -3}', "none of"),
         ("endingOffsets", '{"orders": -2}', "none of"),
         ("startingTimestamp", "yesterday", "not a time"),
