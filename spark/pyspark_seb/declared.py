@@ -314,7 +314,7 @@ RECORD_KEYS: Final = Option(
 ON_COMPACTION: Final = Option(
     "failOnCompaction", _flag, "`true`, `false`",
     "`true`: an error if the topic was compacted after the DataFrame was loaded",
-    "`false`: continue without the records that newer ones of their record key have replaced since.",
+    "`false`: continue without records that newer ones of their record key have replaced since.",
     ("batch",),
 )  # fmt: skip
 TRANSPORT: Final = Option(
