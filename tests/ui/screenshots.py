@@ -164,7 +164,7 @@ def picture(page: Page) -> None:
     page.get_by_label("Operation 1").select_option("consume")
     page.get_by_label("Topics 1").fill("orders.*")
     page.get_by_role("button", name="Show matches and add rows").click()
-    expect(page.get_by_text("2 of 6 topics: orders.eu, orders.us")).to_be_visible()
+    expect(page.get_by_text("2 of 7 topics: orders.eu, orders.us")).to_be_visible()
     take(page, "", "new-api-key")
 
 
