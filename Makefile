@@ -87,6 +87,7 @@ neighbours: slow-ready
 	@sh tests/support/servers/install.sh
 	@sh tests/senders/install.sh
 	@sh tests/kafka/install.sh
+	@sh tests/spark/install.sh
 	@! command -v mvn >/dev/null || { sh tests/lake/install-spark.sh && sh tests/lake/install-trino.sh; }
 	$(PY) -m pytest -q -m neighbours -rs $(ARGS)
 

@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 
 from seb_appliance.formats.batch import Batch
-from seb_appliance.formats.columns import BinaryColumn
+from seb_appliance.formats.columns import BinaryColumn, int64s
 
 # `headers` is an empty map where a record has none.
 SCHEMA: Final = pa.schema(
@@ -79,22 +79,23 @@ def _int64s(numbers: Any, count: int, kind: pa.DataType) -> pa.Array:
 def _offsets(batch: Batch) -> pa.Array:
     if batch.columns.offsets is not None:
         return _int64s(batch.columns.offsets, batch.header.count, pa.int64())
-    return pa.arange(batch.header.base_offset, batch.header.base_offset + batch.header.count)
-
-
-def _int32_zeros(count: int) -> pa.Array:
-    return pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(bytes(4 * count))])
+    base, count = batch.header.base_offset, batch.header.count
+    if not hasattr(pa, "arange"):  # before pyarrow 21
+        return _int64s(int64s(range(base, base + count)), count, pa.int64())
+    return pa.arange(base, base + count)
 
 
 def _headers(column: BinaryColumn | None, count: int, kind: pa.DataType) -> pa.Array:
-    if column is None:
-        empty = pa.array([], kind.key_type), pa.array([], kind.item_type)
-        return pa.MapArray.from_arrays(_int32_zeros(count + 1), *empty, type=kind)
-    maps = [_decode_headers(item) if item else {} for item in column.slice()]
-    starts = pa.array(accumulate(map(len, maps), initial=0), pa.int32())
-    names = pa.array([name for record in maps for name in record], pa.string())
-    values = pa.array([value for record in maps for value in record.values()], pa.binary())
-    return pa.MapArray.from_arrays(starts, names, values, type=kind)
+    maps: list[dict[str, bytes]] = []
+    starts = pa.py_buffer(bytes(4 * (count + 1)))
+    if column is not None:
+        maps = [_decode_headers(item) if item else {} for item in column.slice()]
+        starts = pa.array(accumulate(map(len, maps), initial=0), pa.int32()).buffers()[1]
+    names = pa.array([name for record in maps for name in record], kind.key_type)
+    values = pa.array([value for record in maps for value in record.values()], kind.item_type)
+    pairs = pa.StructArray.from_arrays([names, values], fields=[kind.key_field, kind.item_field])
+    # MapArray.from_arrays takes a type only since pyarrow 15.
+    return pa.Array.from_buffers(kind, count, [None, starts], children=[pairs])
 
 
 # --- messages of an Arrow stream: they follow each other, and eight bytes end it ---

@@ -3,6 +3,8 @@
 Spark looks for packages named `pyspark_…` with a `DefaultSource`, so nothing has to be registered.
 """
 
+from typing import Any
+
 from pyspark_seb.errors import (
     ApplianceError,
     BadOptionError,
@@ -14,8 +16,19 @@ from pyspark_seb.errors import (
     SebSparkError,
     TopicChangedError,
 )
-from pyspark_seb.frames import batch_offsets, commit, narrowed, offsets_of
-from pyspark_seb.source import DefaultSource
+
+try:
+    from pyspark_seb.frames import batch_offsets, commit, narrowed, offsets_of
+    from pyspark_seb.source import DefaultSource
+except ImportError:
+    from pyspark_seb import missing
+    from pyspark_seb.missing import DefaultSource  # type: ignore[assignment]
+
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            raise ImportError(missing.sentence())
+        raise AttributeError(name)
+
 
 __all__ = [
     "ApplianceError",

@@ -1,7 +1,7 @@
 """`format("seb")`: the Python Data Source that Spark finds by the name of this package.
 
-Streams and writes need Spark 4.3, and are imported when they are asked for: batches are read with
-Spark 4.0 and 4.1, too, for which Iceberg has a jar.
+What a version of Spark lacks is imported when it is asked for: batches are read and written with
+Spark 4.0, streams are written with 4.1, and read with 4.2.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from pyspark_seb.options import (
     split,
 )
 from pyspark_seb.reading import RangePartition, partitions_of, read_partition
+from pyspark_seb.versions import require
 
 
 class DefaultSource(DataSource):
@@ -66,6 +67,7 @@ class DefaultSource(DataSource):
         return SebReader(options, schema, self._ranges)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
+        require("reading a stream needs", 4, 2)
         from pyspark_seb.stream_reader import SebStreamReader
 
         return SebStreamReader(self.options, schema)
@@ -80,7 +82,8 @@ class DefaultSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: ARG002 - Spark's; a stream's "complete" mode is refused
     ) -> DataSourceStreamWriter:
-        from pyspark_seb.writer import SebStreamWriter
+        require("writing a stream needs", 4, 1)
+        from pyspark_seb.stream_writer import SebStreamWriter
 
         return SebStreamWriter(self.options, schema)
 

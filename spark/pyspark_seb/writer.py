@@ -7,7 +7,6 @@ older batch that comes late is refused.
 
 from __future__ import annotations
 
-import json
 import struct
 import time
 import uuid
@@ -15,11 +14,8 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,7 +23,6 @@ from crc32c import crc32c
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     WriterCommitMessage,
 )
 from pyspark.sql.types import StructType
@@ -36,7 +31,6 @@ from pyspark_seb.client import Answer, Appliance
 from pyspark_seb.errors import (
     ApplianceError,
     BadOptionError,
-    BatchTooOldError,
     RowsChangedError,
     SebSparkError,
 )
@@ -168,8 +162,6 @@ class Gathered:
             self._under_way = None
 
 
-CLOCKS_DIFFER_S: Final = 3600.0  # of Spark's driver and of the appliance, at most
-
 # Spark's local properties of a task, held by a test.
 BATCH_ID: Final = "streaming.sql.batchId"
 QUERY_ID: Final = "sql.streaming.queryId"
@@ -224,11 +216,11 @@ class SebWriter(DataSourceArrowWriter):
             raise BadOptionError(
                 'a log is only appended to: mode("append"). What was written stays.'
             )
-        self._options, self._rows = _checked(given, schema)
+        self._options, self._rows = checked(given, schema)
         self._id = self._options.producer_id or uuid.uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        context = _task()
+        context = this_task()
         producer_id = f"spark-{self._id}-{context.partitionId()}"
         return write_rows(self._options, self._rows, iterator, producer_id, epoch=0)
 
@@ -236,64 +228,7 @@ class SebWriter(DataSourceArrowWriter):
         """Appended records stay: consumers may have read them already."""
 
 
-class SebStreamWriter(DataSourceStreamArrowWriter):
-    """One for each micro-batch; the query's id stays over restarts from its checkpoint."""
-
-    def __init__(self, given: Mapping[str, str], schema: StructType) -> None:
-        self._options, self._rows = _checked(given, schema)
-        if self._options.producer_id is not None:
-            raise BadOptionError("producerId is for a batch: a stream is known by its checkpoint")
-        self._planned = newest_batch(self._options.checkpoint)
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Written:
-        context = _task()
-        query_id = context.getLocalProperty(QUERY_ID)
-        batch_id = context.getLocalProperty(BATCH_ID)
-        if not query_id or batch_id is None:
-            raise SebSparkError(
-                f"this Spark does not tell a task {QUERY_ID} and {BATCH_ID}: without them a batch "
-                "that is replayed would be stored twice"
-            )
-        if self._planned is not None and self._planned[0] == int(batch_id):
-            check_remembered(*self._planned, time.time())
-        producer_id = f"spark-stream-{query_id}-{context.partitionId()}"
-        return write_rows(self._options, self._rows, iterator, producer_id, epoch=int(batch_id))
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Each request was acknowledged already."""
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Appended records stay; the batch is sent again under the same numbers."""
-
-
-def newest_batch(checkpoint: str | None) -> tuple[int, float] | None:
-    """The number of the newest batch in a stream's checkpoint, and when it was planned, in seconds;
-    None where that cannot be known: Python reads only checkpoints on a mounted file system."""
-    path = urlsplit(checkpoint or "")
-    if not path.path or path.scheme not in {"", "file"}:
-        return None
-    try:
-        number = max(int(p.name) for p in Path(path.path, "offsets").iterdir() if p.name.isdigit())
-        lines = Path(path.path, "offsets", str(number)).read_text(encoding="utf-8").splitlines()
-        return number, json.loads(lines[1])["batchTimestampMs"] / 1000
-    except (OSError, ValueError, LookupError, TypeError):
-        return None
-
-
-def check_remembered(batch_id: int, planned_s: float, now_s: float) -> None:
-    """Raises BatchTooOldError for a batch that an earlier run may have appended so long ago that
-    the appliance has forgotten it."""
-    if now_s - planned_s < limits.PRODUCER_IDLE_US / 1e6 - CLOCKS_DIFFER_S:
-        return
-    planned = datetime.fromtimestamp(planned_s, UTC).isoformat(timespec="seconds")
-    raise BatchTooOldError(
-        f"batch {batch_id} of this stream was planned at {planned} and is run again after 7 days, "
-        "when the appliance no longer knows what was stored of it. If its topic has none of it, "
-        f"remove offsets/{batch_id} from the checkpoint: the batch is planned anew."
-    )
-
-
-def _checked(given: Mapping[str, str], schema: StructType) -> tuple[WriteOptions, RowSchema]:
+def checked(given: Mapping[str, str], schema: StructType) -> tuple[WriteOptions, RowSchema]:
     options = write_options(given)
     rows = RowSchema.of(schema)
     if options.topic is None and "topic" not in schema.names:
@@ -301,7 +236,7 @@ def _checked(given: Mapping[str, str], schema: StructType) -> tuple[WriteOptions
     return options, rows
 
 
-def _task() -> TaskContext:
+def this_task() -> TaskContext:
     context = TaskContext.get()
     assert context is not None
     return context
