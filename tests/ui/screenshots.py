@@ -139,6 +139,8 @@ def take(page: Page, path: str, name: str) -> None:
     """One picture: what the window shows of a page."""
     if path:
         page.goto(path)
+    if page.locator("[data-charts]").count():
+        expect(page.locator(".plot canvas").last).to_be_visible()
     IMAGES.mkdir(exist_ok=True)
     if len(sys.argv) > 1 and name not in sys.argv:
         return

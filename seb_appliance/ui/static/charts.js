@@ -3,6 +3,7 @@
 
 (() => {
   const HEIGHT = 160;
+  const FEWEST = 9; // points
   const COLOURS = ["--accent", "--second", "--third", "--fourth"];
   const colour = (token) => getComputedStyle(document.documentElement).getPropertyValue(token).trim();
   const drawn = new Map(); // by the element with data-charts: its plots
@@ -62,7 +63,7 @@
       cursor: { y: false, sync: { key: "charts" }, points: { size: 7 } },
       scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } },
       axes: [
-        { ...axis, size: 24, space: 64, values: times },
+        { ...axis, size: 24, space: (_, __, min, max) => max - min < 1800 ? 100 : 72, values: times },
         {
           ...axis,
           size: 72,
@@ -102,10 +103,19 @@
     }));
   };
 
+  // Charts begin with the first sample, so that those of a new appliance can be seen.
+  const begun = ({ first_s, step_s, charts }) => {
+    const lines = charts.flatMap((chart) => chart.lines);
+    const firsts = lines.map(({ values }) => values.findIndex((value) => value !== null)).filter((at) => at >= 0);
+    const begin = Math.max(0, Math.min(...firsts, (lines[0]?.values.length ?? 0) - FEWEST));
+    for (const line of lines) line.values = line.values.slice(begin);
+    return { first_s: first_s + begin * step_s, step_s, charts };
+  };
+
   const update = async (box) => {
     const answer = await fetch(box.dataset.charts, { headers: { "Seb-By-Itself": "1" }, redirect: "error" }).catch(() => null);
     const found = answer?.ok && await answer.json();
-    if (found && box.isConnected && box.clientWidth) draw(box, found);
+    if (found && box.isConnected && box.clientWidth) draw(box, begun(found));
     return found?.step_s;
   };
   const updated = new Map(); // when each was drawn and how long its step is
