@@ -101,7 +101,8 @@ async def no_such_page(_visit: Visit, rest: str) -> ASGIApp:  # noqa: ARG001 - a
     raise NotFoundError("The admin page has no such page.")
 
 
-def router(broker: Broker, options: UiOptions, sections: Sequence[Section] = ()) -> Router:
+def routers(broker: Broker, options: UiOptions, sections: Sequence[Section] = ()) -> list[Router]:
+    """The way from `/`, and the pages; the path of the latter is that of all of them."""
     files = Assets(options.static)
     named = [(one.title, one.path) for one in sections]
     renderer = Renderer(options.templates, files.url, lambda: options.random_bytes(16).hex(), named)
@@ -119,7 +120,7 @@ def router(broker: Broker, options: UiOptions, sections: Sequence[Section] = ())
         route_handlers=[*(desk.handler(*one) for one in [*routes, *_others.all]), asset],
         exception_handlers=handlers(desk),
     )
-    return Router(path="/", route_handlers=[front_door, pages])
+    return [Router(path="/", route_handlers=[front_door]), pages]
 
 
 @get("/")
