@@ -11,7 +11,7 @@ import pytest
 from seb_appliance.cli import seb as program
 
 # What only runs or writes a program, and answers nothing.
-WITHOUT_JSON = {"serve", "completion"}
+WITHOUT_JSON = {"serve", "completion", "demo"}
 # Those on the machine itself have tests of their own.
 ON_THE_MACHINE = {"promote", "doctor", "inspect", "fsck", "admin", "restore", "clone"}
 ELSEWHERE = {"bench", "apply", "import", "export", "connections"}  # the same

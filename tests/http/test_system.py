@@ -124,7 +124,7 @@ async def test_the_schema_page_asks_no_other_server(seb):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/v1", "/v2/topics", "/v1/topics/a/b", "/v1/topics/a/records/1/x", "/healthz/x"]
+    "path", ["/v1", "/v2/topics", "/v1/topics/a/b", "/v1/topics/a/records/1/x", "/healthz/x"]
 )
 async def test_an_unknown_route_is_a_problem_document(seb, path):
     async with seb.client_with(None) as client:
