@@ -124,12 +124,21 @@ async def test_the_schema_page_asks_no_other_server(seb):
 
 
 @pytest.mark.parametrize(
-    "path", ["/v1", "/v2/topics", "/v1/topics/a/b", "/v1/topics/a/records/1/x", "/healthz/x"]
+    "path",
+    [
+        "//",
+        "//../x",
+        "/v1",
+        "/v2/topics",
+        "/v1/topics/a/b",
+        "/v1/topics/a/records/1/x",
+        "/healthz/x",
+    ],
 )
 async def test_an_unknown_route_is_a_problem_document(seb, path):
     async with seb.client_with(None) as client:
         for method in ("GET", "POST", "HEAD", "PROPFIND"):
-            answer = await client.request(method, path)
+            answer = await client.request(method, f"{str(client.base_url).rstrip('/')}{path}")
             assert answer.status_code == 404
             assert answer.headers["content-type"] == "application/problem+json"
 

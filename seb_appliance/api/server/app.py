@@ -165,11 +165,12 @@ def create_app(
         *(protocol.router(services) for protocol in protocols),
         *pages,
     ]
+    below = [page for page in pages if page.path != "/"]  # they answer for all that begins so
     litestar = Litestar(
         route_handlers=handlers,
         openapi_config=None,  # routes/schema.py has it
         logging_config=None,  # the process sets logging up, once
-        exception_handlers={Exception: partial(_answer_unrouted, protocols, pages)},
+        exception_handlers={Exception: partial(_answer_unrouted, protocols, below)},
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
     return Api(
@@ -179,7 +180,7 @@ def create_app(
         options.trusted_proxies,
         (
             *(protocol.path_prefix for protocol in protocols if protocol.path_prefix),
-            *(f"{page.path}/".encode() for page in pages),
+            *(f"{page.path}/".encode() for page in below),
         ),
     )
 
