@@ -6,6 +6,7 @@ A container needs no root, no writable file system but its data directory, and n
 from __future__ import annotations
 
 import compileall
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -61,7 +62,10 @@ def _appliance(wheel: Path, requirements: Path, machine: str, mtime: int) -> Lay
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder)
         _install(tree, machine, "--require-hashes", "--requirement", str(requirements))
-        _install(tree, machine, str(wheel))
+        name, version, *_ = wheel.name.split("-")
+        source = ("--no-index", "--find-links", str(wheel.parent))  # it is not recorded
+        _install(tree, machine, *source, f"{name}=={version}")
+        remove_scripts(tree)
         _compile(tree)
         layer.add_tree(tree, _PACKAGES)
     layer.add("usr/bin/seb", _COMMAND.encode(), 0o755)
@@ -83,6 +87,15 @@ def _install(tree: Path, machine: str, *what: str) -> None:
         check=True,
         timeout=900,
     )
+
+
+def remove_scripts(tree: Path) -> None:
+    """The commands of packages, which name the Python that built the image, are of no use in it."""
+    shutil.rmtree(tree / "bin", ignore_errors=True)
+    for record in tree.glob("*.dist-info/RECORD"):
+        lines = record.read_text(encoding="utf-8").splitlines(keepends=True)
+        kept = [line for line in lines if not line.startswith(("../../bin/", "bin/"))]
+        record.write_text("".join(kept), encoding="utf-8")
 
 
 def _compile(tree: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from release import artefacts
-from release.image import ARCHITECTURES
+from release.image import ARCHITECTURES, remove_scripts
 from release.layers import Layer
 from release.oci import Archive, Image
 from release.provenance import statement
@@ -49,6 +49,17 @@ def test_a_layer_has_every_directory_before_what_is_in_it() -> None:
     for name in names:
         parents = [str(one) for one in Path(name).parents if one != Path()]
         assert all(names.index(one) < names.index(name) for one in parents), name
+
+
+def test_an_image_has_nothing_that_names_the_python_that_built_it(tmp_path: Path) -> None:
+    record = tmp_path / "some-1.0.dist-info" / "RECORD"
+    record.parent.mkdir()
+    record.write_text("some/a.py,sha256=1,2\n../../bin/some,sha256=of-a-path,3\n")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "some").write_text("#!of-a-path\n")
+    remove_scripts(tmp_path)
+    assert record.read_text() == "some/a.py,sha256=1,2\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["some-1.0.dist-info"]
 
 
 def blobs(path: Path) -> tuple[dict[str, bytes], Any]:
