@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.status import Status
 
 from seb_appliance import __version__, limits
+from seb_appliance.api.server.accepting import duplicates
 from seb_appliance.clock import Clock
 from seb_appliance.errors import BadRequestError, FencedError, FencedStartError, StartError
 from seb_appliance.failpoints import Failpoints
@@ -24,6 +25,7 @@ from seb_appliance.ops.host.data_directory import FILE_NAME, own_data_directory,
 from seb_appliance.ops.host.runtime import FIELDS, configure_logs, keep_freed_memory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
+from seb_appliance.ops.serve.listening import listening
 from seb_appliance.settings import Settings
 from seb_appliance.storage.journal.replay import Progress, ReplayError
 from seb_appliance.storage.stores.counted import CountedStore
@@ -75,7 +77,6 @@ _log = logging.getLogger(__name__)
 EXIT_STOPPED = 0
 EXIT_UNFINISHED = 71
 EXIT_FENCED = 75
-_BACKLOG = 2048
 # A window of a thousand appends becomes garbage at once, without cycles: the default thresholds
 # took a tenth of the time.
 _GC_THRESHOLDS = (50_000, 20, 20)
@@ -102,7 +103,7 @@ def serve(settings: Settings, console: Console) -> int:
     _allow_many_files(settings)
     with (
         own_data_directory(settings.data),
-        _listening(settings) as listener,
+        listening(settings) as listener,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
         return runner.run(_serve(settings, listener, console))
@@ -297,7 +298,8 @@ async def _servers(
     of_users = users_at_the_machine.handlers(broker, appliance.passwords)
     commands = {"reset-key": reset_key, **of_users, **more}
     control = await serve_control(settings.data / "control.sock", commands)
-    running = asyncio.create_task(server.serve(sockets=[listener]), name="http")
+    listeners = [listener, *duplicates(listener.fileno())]
+    running = asyncio.create_task(server.serve(sockets=listeners), name="http")
     try:
         yield running
     finally:
@@ -332,33 +334,6 @@ def _stop_signal() -> asyncio.Future[None]:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped, number)
     return stop
-
-
-@contextlib.contextmanager
-def _listening(settings: Settings) -> Iterator[socket.socket]:
-    """The listening socket. It is bound before the bucket is claimed, so that a start on a used
-    port fences nobody."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((settings.host, settings.port))
-    except PermissionError:
-        listener.close()
-        raise StartError(
-            f"cannot listen on {settings.host}:{settings.port} (permission denied). Choose a port "
-            "above 1023 and put a reverse proxy in front."
-        ) from None
-    except OSError as error:
-        listener.close()
-        raise StartError(
-            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}). Choose another "
-            "--port or --host."
-        ) from error
-    listener.listen(_BACKLOG)
-    listener.setblocking(False)
-    with listener:
-        yield listener
 
 
 @contextlib.contextmanager

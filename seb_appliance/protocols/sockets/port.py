@@ -7,9 +7,11 @@ import logging
 import ssl
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from seb_appliance import limits
+from seb_appliance.api.server.accepting import duplicates
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Shares
 from seb_appliance.errors import ConfigurationError
@@ -47,36 +49,39 @@ class Port(Generic[C]):
         self._connections = Connections(room.limit, room.limit)
         self._all: dict[C, None] = {}  # in the order in which they came
         self._newcomers: OrderedDict[C, None] = OrderedDict()  # some have API keys by now
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._idle = asyncio.Event()
         self._is_stopping = False
 
     @property
     def port(self) -> int:
-        assert self._server is not None
-        return int(self._server.sockets[0].getsockname()[1])
+        return int(self._servers[0].sockets[0].getsockname()[1])
 
     async def _listen(self, make: Callable[[], asyncio.Protocol]) -> None:
         """Raises ConfigurationError if the port cannot be used."""
         assert self._address is not None
         hosts, port = self._address
-        loop = asyncio.get_running_loop()
+        handshake_s = None if self._tls is None else limits.SOCKET_CONNECT_S_MAX
+        serve = partial(
+            asyncio.get_running_loop().create_server,
+            make,
+            ssl=self._tls,
+            ssl_handshake_timeout=handshake_s,
+            backlog=1_024,
+        )
         try:
-            self._server = await loop.create_server(
-                make,
-                hosts,
-                port,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else limits.SOCKET_CONNECT_S_MAX,
-                backlog=1_024,
-            )
+            server = await serve(hosts, port)
         except OSError as error:
             raise ConfigurationError(f"{self._protocol.lower()}_port {port}: {error}") from error
+        self._servers.append(server)
+        for listener in server.sockets:
+            for more in duplicates(listener.fileno()):
+                self._servers.append(await serve(sock=more))
 
     def _stop_listening(self) -> None:
         self._is_stopping = True
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
 
     async def _finish(self) -> None:
         """Wait until what was taken is stored and answered, or refused."""
