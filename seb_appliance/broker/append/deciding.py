@@ -33,7 +33,7 @@ class Draft:
 
     window: Window
     by: Actor
-    linger_ms: int = limits.LINGER_MS_MAX
+    linger_ms: int = limits.LINGER_AUTO_MS_MAX
     early_flush: bool = False
     placed: dict[str, Produced] = field(default_factory=dict)
 

@@ -13,7 +13,7 @@ from concurrent.futures import Executor
 from typing import Final
 
 from seb_appliance.broker.append.sealing import seal
-from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.window import Linger, Window
 from seb_appliance.broker.counters import Counters
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.ports import Journal, SectionSource, State
@@ -52,6 +52,7 @@ class Sequencer:
         failpoints: Failpoints,
         executor: Executor,
         counters: Counters,
+        linger: Linger,
         on_applied: Callable[[list[Topic]], None],
     ) -> None:
         self._catalog = catalog
@@ -62,6 +63,7 @@ class Sequencer:
         self._failpoints = failpoints
         self._executor = executor
         self._counters = counters
+        self._linger = linger
         self._on_applied = on_applied
         self._open: Window | None = None
         self._full: deque[Window] = deque()
@@ -100,7 +102,7 @@ class Sequencer:
         elif closes_now:
             self._wake.set()
         elif closes_earlier:
-            self._arm(window.deadline_s)
+            self._arm(self._linger.due_s(window, now_s))
 
     def flush(self) -> None:
         """Close the open window now, and every later one as soon as it is used (for stopping)."""
@@ -185,13 +187,15 @@ class Sequencer:
                 return self._full.popleft()
             window = self._open
             if window is not None and window.is_in_use:
-                if self._flushing or window.deadline_s <= self._clock.monotonic_s():
+                now_s = self._clock.monotonic_s()
+                due_s = self._linger.due_s(window, now_s)
+                if self._flushing or due_s <= now_s:
                     self._open = None
                     if not window.is_empty:
                         return window
                     window.resolve(0.0)  # everything its callers wait for is stored
                     continue
-                self._arm(window.deadline_s)
+                self._arm(due_s)
             self._wake.clear()
             await self._wake.wait()
         raise self.failure

@@ -211,6 +211,14 @@ class Window:
 
     # --- when it closes ---
 
+    def holds(self, records: int) -> bool:
+        """Whether it has so many records, or twice as many requests: a record is sent and
+        acknowledged."""
+        if max(self.callers // 2, len(self.topics)) >= records:
+            return True
+        held = sum(runs.next_offset - runs.base_offset for runs in self.topics.values())
+        return held >= records
+
     def join(self, now_s: float, deadline_s: float) -> bool:
         """One more caller waits for this window, which closes at `deadline_s` at the latest, and
         now if it is full. Whether it closes earlier than before."""
@@ -263,18 +271,31 @@ class Window:
 
 
 class Linger:
-    """How long windows stay open. Upkeep of the cost budget changes `default_ms`; a window that
-    is open already keeps its deadline."""
+    """How long windows stay open: `default_ms`, or less if they hold `enough` records after the
+    linger of the settings (None: no number is enough). Upkeep of the cost changes both; a window
+    that is open already keeps its deadline."""
 
     def __init__(self, default_ms: int) -> None:
         self.default_ms = default_ms
+        self.enough: int | None = None
         self._shortest_ms = max(1, default_ms)
 
     @property
     def stretch(self) -> float:
         """By which factor the budget makes windows longer."""
-        return max(1.0, self.default_ms / self._shortest_ms)
+        return 1.0 if self.enough else max(1.0, self.default_ms / self._shortest_ms)
 
     def of(self, settings: TopicSettings) -> int:
         """How many ms a window may wait for a topic with these settings, as set."""
         return self.default_ms if settings.linger_ms is None else settings.linger_ms
+
+    def due_s(self, window: Window, now_s: float) -> float:
+        """When `window` is to be closed: now, or when to ask again. What comes in one burst waits
+        for one linger of the settings at most, as in a window that is not stretched."""
+        if self.enough is None or window.deadline_s <= now_s:
+            return window.deadline_s
+        shortest_s = self._shortest_ms / 1000
+        ask_s = window.opened_s + shortest_s
+        if ask_s <= now_s:
+            ask_s = now_s if window.holds(self.enough) else now_s + shortest_s
+        return min(window.deadline_s, ask_s)

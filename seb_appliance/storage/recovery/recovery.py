@@ -81,7 +81,7 @@ class Recovery:
         self._tried: set[str] = set()  # sources that failed: not begun from again
         self._problem = "no snapshot in the bucket is good"
         self._vanished: set[str] = set()
-        self._newer: NewerReleaseError | None = None
+        self._newer = ""  # why the newest snapshot of a newer release is not used
 
     async def bring_up(self) -> Position:
         """Local state at the end of the log. May be called again to follow later entries.
@@ -136,8 +136,11 @@ class Recovery:
             await self._discard(self._problem)
 
     def _damage(self) -> StartError:
-        if self._newer is not None:  # not damage: an older release cannot read it
-            return self._newer
+        if self._newer:  # not damage: an older release cannot read it
+            return NewerReleaseError(
+                "this release cannot start from the bucket, because a newer release wrote the "
+                f"snapshots there. Install that release again. Nothing was changed. {self._newer}"
+            )
         return StoreUnusableError(
             f"the journal in the bucket is damaged: {self._problem}. Nothing was changed in the "
             "bucket. Restore this object."
@@ -221,7 +224,7 @@ class Recovery:
             # After a downgrade an older snapshot works: this release can read the entries after it,
             # or it would not be one to go back to.
             if isinstance(error, NewerReleaseError):
-                self._newer = error
+                self._newer = self._newer or error.detail
             self._tried.add(name.key)
             self.notes.append(f"a snapshot is not used: {error.detail}")
             return None

@@ -13,9 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from backports import zstd
-
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, StoreUnusableError
 from seb_appliance.failpoints import Failpoints

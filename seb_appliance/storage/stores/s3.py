@@ -2,7 +2,8 @@
 
 boto3 runs in our own threads and never retries: a retry would turn the success of a lost first
 attempt into a 412. It is imported with the first request, so that an appliance on a directory does
-not pay for it. `s3_requests.py` makes the requests, `s3_answers.py` classifies their errors.
+not pay for it. `s3_requests.py` makes the requests, `s3_puts.py` sends PUTs without a thread, and
+`s3_answers.py` classifies errors.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from urllib.parse import urlsplit
 from seb_appliance.errors import ConfigurationError, StoreUncertainError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
-from seb_appliance.storage.stores.s3_options import S3Options
+from seb_appliance.storage.stores.s3_options import SLOWEST_BYTES_PER_S, S3Options
 
 if TYPE_CHECKING:
     from seb_appliance.storage.stores.s3_requests import S3Requests
@@ -28,8 +29,6 @@ T = TypeVar("T")
 
 # Reads have their own threads: many slow reads must not delay an acknowledgement.
 OTHER_THREADS: Final = 4
-# A slower transfer counts as stuck; this bounds the time of one request.
-SLOWEST_BYTES_PER_S: Final = 64 * 1024
 
 
 class S3Store:
@@ -69,10 +68,21 @@ class S3Store:
         return self._requests.date_ahead_s if self._requests else None
 
     async def create(self, key: str, body: bytes) -> None:
-        await self._run(self._others, key, lambda s3: s3.create(key, body), len(body))
+        await self._put(key, body, create_only=True)
 
     async def put(self, key: str, body: bytes) -> None:
-        await self._run(self._others, key, lambda s3: s3.put(key, body), len(body))
+        await self._put(key, body, create_only=False)
+
+    async def _put(self, key: str, body: bytes, *, create_only: bool) -> None:
+        if (requests := self._requests) is None:
+            requests = await self._run(self._others, key, lambda made: made)
+        if not await requests.put_by_loop(key, body, create_only=create_only):
+            await self._run(
+                self._others,
+                key,
+                lambda s3: s3.put(key, body, create_only=create_only),
+                len(body),
+            )
 
     async def get(self, key: str) -> bytes:
         return await self._run(self._reads, key, lambda s3: s3.get(key), None)
@@ -110,7 +120,7 @@ class S3Store:
         for executor in (self._others, self._reads):
             await asyncio.to_thread(executor.shutdown, cancel_futures=True)
         if self._requests is not None:
-            self._requests.close()
+            await self._requests.close()
 
     async def _run(
         self,

@@ -32,9 +32,11 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 
-# All errors of a request in boto3 and below. The last two: an answer lacks a required member, or
-# has one that cannot be read.
-CLIENT_ERRORS: Final = (ClientError, BotoCoreError, HTTPError, OSError, KeyError, ValueError)
+# All errors of a request in boto3 and below, and of one by the event loop. KeyError and ValueError:
+# an answer lacks a required member, or has one that cannot be read.
+CLIENT_ERRORS: Final = (
+    ClientError, BotoCoreError, HTTPError, OSError, EOFError, KeyError, ValueError
+)  # fmt: skip
 
 _CREDENTIALS_ERRORS: Final = (
     NoCredentialsError,

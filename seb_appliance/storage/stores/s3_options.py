@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
+
+# A slower transfer counts as stuck; this bounds the time of one request.
+SLOWEST_BYTES_PER_S: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)

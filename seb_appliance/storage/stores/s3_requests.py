@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
@@ -19,7 +19,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import boto3.session
-from botocore.auth import AUTH_TYPE_MAPS, S3SigV4Auth, S3SigV4QueryAuth
 from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
 from botocore.config import Config
 from botocore.exceptions import ClientError, HTTPClientError
@@ -37,6 +36,8 @@ from seb_appliance.errors import (
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.storage.stores import s3_answers
 from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange, SignedPut
+from seb_appliance.storage.stores.s3_puts import puts_like
+from seb_appliance.storage.stores.s3_signing import SIGNER, SIGNING_TIME, URL_SIGNER
 
 if TYPE_CHECKING:
     from types_boto3_s3.client import S3Client
@@ -44,16 +45,12 @@ if TYPE_CHECKING:
         GetObjectOutputTypeDef,
         ListObjectsV2OutputTypeDef,
         ObjectTypeDef,
-        PutObjectOutputTypeDef,
     )
 
     from seb_appliance.storage.stores.s3_options import S3Options
 
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})")
 _STEP_BYTES: Final = 64 * limits.KIB
-_SIGNER: Final = "seb-s3v4"
-_URL_SIGNER: Final = "seb-s3v4-query"
-_SIGNING_TIME: Final = "seb-signing-time"
 
 
 class BoundedSession:
@@ -61,18 +58,18 @@ class BoundedSession:
     raises HTTPClientError beyond STORE_ANSWER_BYTES_MAX."""
 
     def __init__(self, session: URLLib3Session) -> None:
-        self._session = session
+        self.unbounded = session
 
     def send(self, request: AWSPreparedRequest) -> AWSResponse:
         is_object = request.stream_output
         request.stream_output = True  # else the session itself would read it
-        answer = self._session.send(request)
+        answer = self.unbounded.send(request)
         if not is_object or answer.status_code >= 300:
             answer.raw = SimpleNamespace(stream=partial(_parts, answer.raw, request.url))
         return answer
 
     def close(self) -> None:
-        self._session.close()
+        self.unbounded.close()
 
 
 def _parts(raw: Any, url: str) -> Iterator[bytes]:
@@ -87,40 +84,17 @@ def _parts(raw: Any, url: str) -> Iterator[bytes]:
         yield part
 
 
-class _GivenTime:
-    """Signs with the time that the request carries. botocore always signs with the machine's clock,
-    and a store refuses a request that is signed 15 minutes off its own clock."""
-
-    def _modify_request_before_signing(self, request: AWSRequest) -> None:
-        request.context["timestamp"] = request.context[_SIGNING_TIME]
-        super()._modify_request_before_signing(request)  # type: ignore[misc]
-
-
-class _GivenTimeAuth(_GivenTime, S3SigV4Auth):
-    pass
-
-
-class _GivenTimeQueryAuth(_GivenTime, S3SigV4QueryAuth):
-    pass
-
-
-# botocore finds signers by name in this table.
-AUTH_TYPE_MAPS[_SIGNER] = _GivenTimeAuth
-AUTH_TYPE_MAPS[_URL_SIGNER] = _GivenTimeQueryAuth
-
-
 def connect(
     options: S3Options,
     *,
     connections: int,
     failpoints: Failpoints,
-    signing_time_s: Callable[[], float],
-    on_date: Callable[[float], None],
+    signing_time: Callable[[], str],
+    on_answer: Callable[[Mapping[str, str]], None],
 ) -> S3Client:
     """A client that may be used by many threads. Makes no request.
 
-    `signing_time_s`: called before each request; `on_date`: called with the Date of each answer.
-    Both are seconds since the epoch.
+    `signing_time`: called before each request; `on_answer`: called with the headers of each answer.
     """
     session = boto3.session.Session(
         aws_access_key_id=options.access_key_id,
@@ -134,22 +108,17 @@ def connect(
         config=_config(options, connections),
     )
 
-    def signing_time() -> str:
-        return datetime.fromtimestamp(signing_time_s(), UTC).strftime("%Y%m%dT%H%M%SZ")
-
     def set_signing_time(request: AWSRequest, **_: Any) -> None:
-        request.context[_SIGNING_TIME] = signing_time()
+        request.context[SIGNING_TIME] = signing_time()
 
     def set_signing_time_of_url(context: dict[str, Any], **_: Any) -> None:
         # No request is sent, so there is no `before-sign` for these.
         if context.get("is_presign_request"):
-            context[_SIGNING_TIME] = signing_time()
+            context[SIGNING_TIME] = signing_time()
 
-    def note_date(response_dict: dict[str, Any] | None, **_: Any) -> None:
-        date = response_dict and response_dict["headers"].get("Date")
-        with contextlib.suppress(ValueError):
-            if date:
-                on_date(parsedate_to_datetime(date).timestamp())
+    def note_answer(response_dict: dict[str, Any] | None, **_: Any) -> None:
+        if response_dict:
+            on_answer(response_dict["headers"])
 
     def pass_half_sent(request: AWSPreparedRequest, **_: Any) -> None:
         if failpoints.armed("K5"):
@@ -162,7 +131,7 @@ def connect(
     events.register_last("before-parameter-build.s3", _follow_no_redirect)
     events.register_last("before-parameter-build.s3", set_signing_time_of_url)
     events.register("before-sign.s3", set_signing_time)
-    events.register("response-received.s3", note_date)
+    events.register("response-received.s3", note_answer)
     events.register_last("before-call.s3", _drop_expect)
     events.register("before-send.s3.PutObject", pass_half_sent)
     endpoint = cast("Any", client)._endpoint  # noqa: SLF001 - the only way to its session
@@ -186,8 +155,8 @@ def _config(options: S3Options, connections: int) -> Config:
 
 def _choose_signer(signature_version: str, **_: Any) -> str | None:
     if signature_version in {"s3v4-query", "v4-query"}:
-        return _URL_SIGNER
-    return _SIGNER if signature_version in {"s3v4", "v4"} else None
+        return URL_SIGNER
+    return SIGNER if signature_version in {"s3v4", "v4"} else None
 
 
 def _follow_no_redirect(context: dict[str, Any], **_: Any) -> None:
@@ -239,21 +208,44 @@ class S3Requests:
             options,
             connections=connections,
             failpoints=failpoints,
-            signing_time_s=lambda: self._wall_s() + self._signing_offset_s,
-            on_date=self._note_date,
+            signing_time=self._signing_time,
+            on_answer=self._note_date,
+        )
+        # None: the event loop cannot send PUTs, boto3 must.
+        self._puts = puts_like(
+            self._client,
+            options,
+            base=base,
+            failpoints=failpoints,
+            signing_time=self._signing_time,
+            on_answer=self._note_date,
         )
 
-    def create(self, key: str, body: bytes) -> None:
-        self._put(partial(self._client.put_object, IfNoneMatch="*"), key, body)
+    async def put_by_loop(self, key: str, body: bytes, *, create_only: bool) -> bool:
+        """Store an object without a thread, if `create_only` only where none is. False: nothing was
+        done, because only boto3 can send it (`put`)."""
+        if self._puts is None:
+            return False
+        with self._putting(key, create_only=create_only):
+            answer = await self._puts.send(key, body, create_only=create_only)
+            _check_stored(answer, key)
+        return True
 
-    def put(self, key: str, body: bytes) -> None:
-        try:
-            self._put(self._client.put_object, key, body)
-        except ObjectExistsError as error:
-            # No condition was set, so a 412 is no answer to this request.
-            raise StoreUncertainError(
-                f"{key}: 412 to a PUT without a condition", key=key
-            ) from error
+    def put(self, key: str, body: bytes, *, create_only: bool) -> None:
+        """The same in this thread."""
+        put_object = self._client.put_object
+        request = partial(put_object, IfNoneMatch="*") if create_only else put_object
+        digest = hashlib.md5(body, usedforsecurity=False).digest()
+        with self._putting(key, create_only=create_only):
+            answer = request(
+                Bucket=self._bucket,
+                Key=self._base + key,
+                # A file is sent in blocks, each with its own timeout; for bytes the connect timeout
+                # would bound the whole body.
+                Body=io.BytesIO(body),
+                ContentMD5=base64.b64encode(digest).decode(),
+            )
+            _check_stored(answer, key)
 
     def get(self, key: str) -> bytes:
         with self._meaning(key):
@@ -365,7 +357,9 @@ class S3Requests:
             f"({', '.join(names)}): records would be lost"
         )
 
-    def close(self) -> None:
+    async def close(self) -> None:
+        if self._puts is not None:
+            await self._puts.close()
         self._client.close()
 
     @contextlib.contextmanager
@@ -379,9 +373,16 @@ class S3Requests:
                 self._signing_offset_s = meaning.clock_offset_s
             raise meaning from error
 
-    def _note_date(self, store_s: float) -> None:
-        """`store_s`: the Date of an answer that just came, in whole seconds since the epoch."""
-        self.date_ahead_s = store_s + 0.5 - monotonic_s()
+    def _signing_time(self) -> str:
+        now_s = self._wall_s() + self._signing_offset_s
+        return datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%SZ")
+
+    def _note_date(self, headers: Mapping[str, str]) -> None:
+        """Of an answer that just came: its Date is in whole seconds."""
+        with contextlib.suppress(ValueError):
+            if date := headers.get("date"):
+                store_s = parsedate_to_datetime(date).timestamp()
+                self.date_ahead_s = store_s + 0.5 - monotonic_s()
 
     def _store_offset_s(self) -> float:
         """The store's clock minus the one that requests are signed with."""
@@ -389,25 +390,29 @@ class S3Requests:
             return 0.0
         return self.date_ahead_s + monotonic_s() - self._wall_s()
 
-    def _put(self, request: Callable[..., PutObjectOutputTypeDef], key: str, body: bytes) -> None:
+    @contextlib.contextmanager
+    def _putting(self, key: str, *, create_only: bool) -> Iterator[None]:
         self._failpoints.reach("K4")
-        digest = hashlib.md5(body, usedforsecurity=False).digest()
-        with self._meaning(key):
-            answer = request(
-                Bucket=self._bucket,
-                Key=self._base + key,
-                # A file is sent in blocks, each with its own timeout; for bytes the connect timeout
-                # would bound the whole body.
-                Body=io.BytesIO(body),
-                ContentMD5=base64.b64encode(digest).decode(),
-            )
-        status = answer["ResponseMetadata"]["HTTPStatusCode"]
-        if status != 200 or not answer.get("ETag"):
-            # Not the answer of a store that kept the object (a captive portal answers 200, too).
+        try:
+            with self._meaning(key):
+                yield
+        except ObjectExistsError as error:
+            if create_only:
+                raise
+            # No condition was set, so a 412 is no answer to this request.
             raise StoreUncertainError(
-                f"{key}: the answer {status} does not describe an object", key=key
-            )
+                f"{key}: 412 to a PUT without a condition", key=key
+            ) from error
         self._failpoints.reach("K6")
+
+
+def _check_stored(answer: Any, key: str) -> None:
+    meta = answer["ResponseMetadata"]
+    if meta["HTTPStatusCode"] != 200 or not meta["HTTPHeaders"].get("etag"):
+        # Not the answer of a store that kept the object (a captive portal answers 200, too).
+        raise StoreUncertainError(
+            f"{key}: the answer {meta['HTTPStatusCode']} does not describe an object", key=key
+        )
 
 
 def _check_range(answer: GetObjectOutputTypeDef, key: str, start: int, length: int) -> int:
@@ -415,7 +420,7 @@ def _check_range(answer: GetObjectOutputTypeDef, key: str, start: int, length: i
     status = answer["ResponseMetadata"]["HTTPStatusCode"]
     given = answer.get("ContentRange", "")
     match = _CONTENT_RANGE.fullmatch(given)
-    if status == 206 and match:
+    if status in (200, 206) and match:  # rclone answers 200 with the right range
         first, last, total_size = (int(number) for number in match.groups())
         if first == start and last == min(start + length, total_size) - 1:
             return total_size

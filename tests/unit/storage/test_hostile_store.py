@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from backports import zstd
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.errors import CorruptObjectError, StoreError, StoreUncertainError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.storage.journal.retry import RetryingStore
@@ -124,6 +123,20 @@ async def test_an_answer_without_end_is_not_taken_in(asked: str, answer: Answer)
 async def warmed_up(store: S3Store) -> None:
     """Imports boto3, which takes memory of its own."""
     await store.signed_urls(["a"], 60)
+
+
+async def test_a_range_is_taken_with_status_200_if_it_is_the_one_that_was_asked_for() -> None:
+    """rclone answers so. Without the header, or with another range, it is the whole object."""
+    spans = {b"0-999/5000": True, b"0-4999/5000": False, b"": False}
+    for span, is_taken in spans.items():
+        header = b"Content-Range: bytes " + span + b"\r\n" if span else b""
+        head = b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n" + header + b"\r\n"
+        async with answering(Answer(head + b"x" * 1000)) as store:
+            if is_taken:
+                assert (await store.get_range("a", 0, 1000)).data == b"x" * 1000
+                continue
+            with pytest.raises(StoreUncertainError, match="the store answered 200"):
+                await store.get_range("a", 0, 1000)
 
 
 NESTED = b"<ListBucketResult>" + b"<a>" * 100_000

@@ -111,6 +111,50 @@ async def test_a_stretched_window_holds_what_comes_meanwhile(house):
     assert house.broker.topics.get("t").effective.linger_ms == 5_000
 
 
+async def test_a_stretched_window_closes_at_the_usual_linger_if_it_holds_enough(house):
+    await house.topic("t")
+    house.broker.linger.default_ms, house.broker.linger.enough = 5_000, 10
+    burst = [house.append("t", b"1") for _ in range(10)]
+    await house.clock.advance(0.009)
+    assert not burst[0].done()
+    await house.clock.advance(0.002)
+    assert all(one.done() for one in burst)
+
+
+async def test_a_stretched_window_with_few_records_waits_no_longer_than_its_linger(house):
+    await house.topic("t")
+    house.broker.linger.default_ms, house.broker.linger.enough = 5_000, 10
+    few = [house.append("t", b"1") for _ in range(9)]
+    await house.clock.advance(4.99)
+    assert not few[0].done()
+    await house.clock.advance(0.02)
+    assert all(one.done() for one in few)
+    assert house.clock.armed == 0, "nothing is left to ring"
+
+
+async def test_a_burst_into_an_old_window_waits_for_one_usual_linger_at_most(house):
+    await house.topic("t")
+    house.broker.linger.default_ms, house.broker.linger.enough = 5_000, 10
+    first = house.append("t", b"1")
+    await house.clock.advance(2)
+    rest = [house.append("t", b"1") for _ in range(9)]
+    await house.clock.advance(0.011)
+    assert first.done()
+    assert all(one.done() for one in rest)
+
+
+def test_records_of_all_topics_count_and_so_does_each_second_request() -> None:
+    window = Window()
+    for topic_id in (1, 2):
+        for offset in range(3):
+            window.add_value(topic_id, offset + 7, None, b"v", 0, 1)
+    assert window.holds(6)
+    assert not window.holds(7)
+    for _ in range(14):
+        window.join(0.0, 1.0)
+    assert window.holds(7)
+
+
 async def test_a_topic_with_a_linger_of_its_own_keeps_it(house):
     await house.topic("own", linger_ms=20)
     house.broker.linger.default_ms = 5_000
