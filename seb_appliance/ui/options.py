@@ -31,7 +31,7 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class CostShown:
     """This month's cost so far, the forecast for the whole month, and the budget (None: there is
-    none), as amounts and in words."""
+    none), as amounts and in words. `notes`: sentences about the window and other services."""
 
     so_far: float
     forecast: float
@@ -39,6 +39,7 @@ class CostShown:
     so_far_words: str
     forecast_words: str
     budget_words: str
+    notes: tuple[str, ...] = ()
 
     @property
     def is_over(self) -> bool:

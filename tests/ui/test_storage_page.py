@@ -32,6 +32,7 @@ async def test_the_storage_page_tells_what_was_stored_and_asked(tmp_path: Path) 
         assert "Cache none" in shown
         assert re.search(r"From memory [1-9]\d* sections", shown)
         assert re.search(r"storage [\d.,]+ GB-month", shown), shown
+        assert "SQS FIFO takes 1.50 USD per million records" in shown
         assert "Take a snapshot now" not in shown
         assert part.lstrip().startswith('<div id="storage-live"')
 

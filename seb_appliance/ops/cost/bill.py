@@ -9,6 +9,7 @@ from heapq import nlargest
 from typing import Final
 
 from seb_appliance import limits
+from seb_appliance.ops.cost.competitors import Crossover
 from seb_appliance.ops.cost.ledger import Ledger, Month, TopicShare, Totals, forecast
 from seb_appliance.ops.cost.prices import Money, Prices
 
@@ -97,13 +98,19 @@ class TopicCost:
 
 @dataclass(frozen=True)
 class CostReport:
-    """As of the ledger's last tick. `linger_why`: a sentence, "" unless linger is auto."""
+    """As of the ledger's last tick. `linger_why`: a sentence, "" unless linger is auto.
+    `entry_price`: of a journal entry."""
 
     ledger: Ledger
     prices: Prices
     budget: Money | None
     linger_ms: int
     linger_why: str
+    entry_price: float
+
+    @property
+    def crossover(self) -> Crossover:
+        return Crossover.of(self.prices, self.entry_price, self.linger_ms)
 
     @cached_property
     def so_far(self) -> Bill:

@@ -1,9 +1,15 @@
-"""Keeping to a monthly budget: how long windows must stay open.
+"""How long windows must stay open: to keep to a monthly budget, or without one, to be cheap.
 
-The window decides only how many journal entries there are: a PUT each, in fencing mode B a LIST as
-well. All other costs are taken from the forecast; the rest of the budget pays for journal entries.
-Windows are assumed to be open for the same part of the time as in the last day. Commits of tables
-become rarer by the same factor, which the next forecast sees.
+Without a budget a window waits until it holds enough records, and for `longest_ms` at most. It
+decides that by itself, from what it holds, so there is no rate to measure, no clock to trust, and
+nothing that could oscillate. Enough is one record for each second of `longest_ms`: where fewer
+come, windows are as long as they may be, and where more come, each entry has at least so many.
+It is never less than what makes an entry cheaper than the same records at a managed queue.
+
+With a budget, the window decides only how many journal entries there are: a PUT each, in fencing
+mode B a LIST as well. All other costs are taken from the forecast; the rest of the budget pays for
+journal entries. Windows are assumed to be open for the same part of the time as in the last day.
+Commits of tables become rarer by the same factor, which the next forecast sees.
 """
 
 from __future__ import annotations
@@ -16,33 +22,42 @@ from typing import Final
 import msgspec
 
 from seb_appliance.ops.cost.bill import bill
+from seb_appliance.ops.cost.competitors import FIFO_RECORD
 from seb_appliance.ops.cost.ledger import SECOND_US, Ledger, Totals, forecast
 from seb_appliance.ops.cost.prices import Money, Prices
 from seb_appliance.quantities import format_duration
 
+LOW_RATE_PER_S: Final = 1.0  # records; at lower rates a window is as long as it may be
+# A burst may need one entry for its records and one for their acknowledgements; and a quarter of an
+# entry for upkeep.
+_ENTRIES_PER_RECORD: Final = 2.5
 _HALVINGS: Final = 16
 _MANY_ENTRIES: Final = 1e6  # if even these cost nothing, none do
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """How long windows are to stay open, and why, as a sentence."""
+    """How long windows are to stay open, and why, as a sentence. `enough`: of so many records, a
+    window that is as old as one without stretching waits for no more; None: it stays open."""
 
     linger_ms: int
     why: str
+    enough: int | None = None
 
 
 def stretched(
     ledger: Ledger,
     prices: Prices,
-    budget: Money,
+    budget: Money | None,
     now_us: int,
     *,
     shortest_ms: int,
     longest_ms: int,
 ) -> Stretch:
-    """The window that keeps the month to `budget`. A window is never shorter than what it would be
-    without a budget."""
+    """The window that keeps the month to `budget`, or the cheap one. A window is never shorter than
+    without stretching."""
+    if budget is None:
+        return _cheap(entry_price(ledger, prices, now_us), shortest_ms, longest_ms)
     month = _RestOfMonth(ledger, prices, now_us)
     most = month.open_s * 1000 / max(1, shortest_ms)
     if month.total(most) <= budget.amount:
@@ -65,6 +80,26 @@ def stretched(
         f"Windows are stretched from {format_duration(shortest_ms)} to {wanted_ms / 1000:.2f}s, "
         f"so that the month keeps to {budget}.",
     )
+
+
+def _cheap(price: float, shortest_ms: int, longest_ms: int) -> Stretch:
+    """Where an entry costs `price`."""
+    if not price:
+        return Stretch(shortest_ms, "Windows are not stretched, because PUTs cost nothing here.")
+    worth = math.ceil(price / FIFO_RECORD * _ENTRIES_PER_RECORD)
+    enough = max(worth, math.ceil(longest_ms / 1000 * LOW_RATE_PER_S))
+    return Stretch(
+        longest_ms,
+        f"A window closes after {format_duration(shortest_ms)} if it holds {enough} records, and "
+        f"after linger_max ({format_duration(longest_ms)}) if it holds fewer.",
+        enough,
+    )
+
+
+def entry_price(ledger: Ledger, prices: Prices, now_us: int) -> float:
+    """The price of the requests of one more journal entry, without included amounts."""
+    per_million = entry_requests(ledger, now_us).by_kind
+    return sum(prices.class_of(kind).per_million * n / 1e12 for kind, n in per_million.items())
 
 
 def entry_requests(ledger: Ledger, now_us: int) -> Totals:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance.ops.cost.bill import GB, bill
+from seb_appliance.ops.cost.competitors import MONTH_S
 from seb_appliance.ops.cost.ledger import SECOND_US, Month, Totals
 from seb_appliance.ops.cost.prices import Prices
 from seb_appliance.quantities import format_duration, format_size
 
-_MONTH_S: Final = 30 * 24 * 3600
 _UNITS: Final = (2**40, 2**30, 2**20, 2**10)
 
 
@@ -50,13 +50,13 @@ def linger(now: Situation, before_ms: int, after_ms: int) -> Effect:
     before_ms, after_ms = max(1, before_ms), max(1, after_ms)
     times = max(before_ms, after_ms) / min(before_ms, after_ms)
     apart = format_duration(abs(after_ms - before_ms))
-    entries = now.entries_per_s * _MONTH_S
+    entries = now.entries_per_s * MONTH_S
     if after_ms >= before_ms:
         monthly = now.cost(-entries * (1 - 1 / times) * now.entry_price)
         words = f"up to {times:.3g} times fewer PUTs, {_money(now, monthly)}, "
         return Effect("linger_ms", f"{words}acknowledgement up to {apart} later", monthly)
     # A window cannot close more often than it can be opened: once in each of its new length.
-    more = min(entries * times, _MONTH_S * 1000 / after_ms) - entries
+    more = min(entries * times, MONTH_S * 1000 / after_ms) - entries
     monthly = max(0.0, more) * now.entry_price
     words = f"up to {times:.3g} times as many PUTs, {_money(now, monthly)}, "
     return Effect("linger_ms", f"{words}acknowledgement up to {apart} sooner", monthly)
@@ -67,7 +67,7 @@ def retention(
 ) -> Effect:
     """Keeping a topic's records for a time, or up to a size; both None: without limit."""
     if retention_ms is None and retention_bytes is None:
-        a_month = now.bytes_per_s * _MONTH_S
+        a_month = now.bytes_per_s * MONTH_S
         monthly = _storage(now, a_month)
         words = f"nothing is deleted; each month adds {_size(a_month)}, {_money(now, monthly)}"
         return Effect("retention_ms", words, monthly)
@@ -92,7 +92,7 @@ def retention(
 def compression(now: Situation, *, on: bool) -> Effect:
     """How new records are stored; stored records stay as they are."""
     part = now.compressed_part if on else 1 / max(0.01, now.compressed_part)
-    monthly = _storage(now, now.bytes_per_s * _MONTH_S * (part - 1))
+    monthly = _storage(now, now.bytes_per_s * MONTH_S * (part - 1))
     how = f"about {part:.2g} times the bytes" if part != 1 else "about as many bytes"
     words = f"new records take {how}, {_money(now, monthly)} for each month that is kept"
     return Effect("compression", words, monthly)
@@ -103,9 +103,9 @@ def table(now: Situation, *, formats: tuple[str, ...], lag_ms: int) -> Effect:
     if not formats:
         return Effect("table", "the table stays as it is, and gets nothing new", 0.0)
     puts = 1 + 4 * ("iceberg" in formats) + ("delta" in formats)
-    commits = _MONTH_S * 1000 / max(1, lag_ms)
+    commits = MONTH_S * 1000 / max(1, lag_ms)
     requests = commits * puts / 1e6 * now.prices.class_of("PUT").per_million
-    monthly = requests + _storage(now, now.bytes_per_s * _MONTH_S * now.compressed_part)
+    monthly = requests + _storage(now, now.bytes_per_s * MONTH_S * now.compressed_part)
     words = (
         f"up to {commits:,.0f} commits of {puts} PUTs a month, and about as many bytes as the log, "
         f"{_money(now, monthly)}; nothing while the topic is idle"
@@ -115,9 +115,9 @@ def table(now: Situation, *, formats: tuple[str, ...], lag_ms: int) -> Effect:
 
 def always_busy(prices: Prices, linger_ms: int, *, lists: bool) -> str:
     """What journal entries cost a month if windows are never idle; `lists`: in fencing mode B."""
-    entries = _MONTH_S * 1000 / max(1, linger_ms)
+    entries = MONTH_S * 1000 / max(1, linger_ms)
     requests = {"journal PUT": int(entries), "journal LIST": int(entries) if lists else 0}
-    found = bill(prices, Totals(requests), Month("", 0, _MONTH_S * SECOND_US))
+    found = bill(prices, Totals(requests), Month("", 0, MONTH_S * SECOND_US))
     fee = f" and a fee of {prices.fee:,.2f}" if prices.fee else ""
     count = sum(requests.values()) / 1e6
     return (

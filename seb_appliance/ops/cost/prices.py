@@ -121,6 +121,32 @@ PROVIDERS: Final[dict[str, Prices]] = {
         egress_gb=0.01,
         egress_included_times_stored=3,
     ),
+    "gcs": Prices(
+        name="Google Cloud Storage Standard, us-central1",
+        as_of="2025-06",
+        currency="USD",
+        classes=(
+            RequestClass("class A", frozenset({"PUT", "LIST", "CONFIGURATION"}), 5.00, 5_000),
+            RequestClass("class B", frozenset({"GET", "HEAD"}), 0.40, 50_000),
+            RequestClass("DELETE", frozenset({"DELETE"}), 0.0),
+        ),
+        storage_gb=0.020,
+        storage_gb_included=5,
+        egress_gb=0.12,
+        egress_gb_included=100,
+    ),
+    "tigris": Prices(
+        name="Tigris Standard",
+        as_of="2025-06",
+        currency="USD",
+        classes=(
+            RequestClass("class A", frozenset({"PUT", "LIST", "CONFIGURATION"}), 5.00, 10_000),
+            RequestClass("class B", frozenset({"GET", "HEAD"}), 0.50, 100_000),
+            RequestClass("DELETE", frozenset({"DELETE"}), 0.0),
+        ),
+        storage_gb=0.020,
+        storage_gb_included=5,
+    ),
     "none": Prices(name="nothing is billed", as_of="", currency="EUR", classes=_classes(0.0, 0.0)),
 }
 
@@ -129,6 +155,9 @@ _HOSTS: Final = (
     ("your-objectstorage.com", "hetzner"),
     ("r2.cloudflarestorage.com", "r2"),
     ("backblazeb2.com", "b2"),
+    ("storage.googleapis.com", "gcs"),
+    ("fly.storage.tigris.dev", "tigris"),
+    ("t3.storage.dev", "tigris"),
 )
 _PER_MILLION: Final = ("put", "list", "get", "head", "delete")
 _AMOUNTS: Final = (*_PER_MILLION, "storage", "included_storage", "egress", "included_egress", "fee")

@@ -1,4 +1,4 @@
-"""Counts each minute what the bucket costs, and stretches the window to keep to a budget.
+"""Counts each minute what the bucket costs, and stretches the window to be cheap.
 
 Sends no requests to the bucket. A killed process loses the counts since the last write (at most
 five minutes); a lost machine loses all of them.
@@ -24,7 +24,7 @@ from seb_appliance.broker.upkeep.rewrite_jobs import Asked, Rewriter
 from seb_appliance.clock import Clock
 from seb_appliance.errors import SebError
 from seb_appliance.ops.cost.bill import CostReport, TopicCost, topic_costs
-from seb_appliance.ops.cost.budget import entry_requests, stretched
+from seb_appliance.ops.cost.budget import entry_price, stretched
 from seb_appliance.ops.cost.ledger import Ledger, Observed
 from seb_appliance.ops.cost.prices import Money, Prices
 from seb_appliance.state.local import LocalFile
@@ -136,7 +136,12 @@ class CostKeeper(Job):
         """As of the last tick, a minute ago or less."""
         if self._recent is None:
             self._recent = CostReport(
-                self._ledger, self.prices, self._budget, self._linger.default_ms, self.linger_why
+                self._ledger,
+                self.prices,
+                self._budget,
+                self._linger.default_ms,
+                self.linger_why,
+                self.entry_price,
             )
         return self._recent
 
@@ -152,19 +157,15 @@ class CostKeeper(Job):
 
     @property
     def entry_price(self) -> float:
-        """The price of the requests of one more journal entry, without included amounts."""
-        per_million = entry_requests(self._ledger, self._clock.wall_us()).by_kind
-        return sum(
-            self.prices.class_of(kind).per_million * count / 1e12
-            for kind, count in per_million.items()
-        )
+        """As in the last day, without included amounts."""
+        return entry_price(self._ledger, self.prices, self._clock.wall_us())
 
     def tick(self) -> None:
-        """Count the usage since the last tick, and adjust the window if there is a budget."""
+        """Count the usage since the last tick, and adjust the window if it may be."""
         now_us = self._clock.wall_us()
         self._recent = None
         self._ledger.note(now_us, self._observed())
-        if self._budget is not None and self._longest_ms is not None:
+        if self._longest_ms is not None:
             chosen = stretched(
                 self._ledger,
                 self.prices,
@@ -177,7 +178,8 @@ class CostKeeper(Job):
             low, high = sorted((before_ms, chosen.linger_ms))
             if high > low * _LOGGED_FROM:
                 _log.info("linger is %d ms, it was %d: %s", chosen.linger_ms, before_ms, chosen.why)
-            self._linger.default_ms, self.linger_why = chosen.linger_ms, chosen.why
+            self._linger.default_ms, self._linger.enough = chosen.linger_ms, chosen.enough
+            self.linger_why = chosen.why
 
     def _observed(self) -> Observed:
         sources = self._sources

@@ -306,6 +306,7 @@ def cost(keeper: CostKeeper) -> CostOut:
             report.linger_ms,
             report.linger_why,
         ),
+        comparison=str(report.crossover),
         failure=keeper.failure,
     )
 

@@ -39,7 +39,7 @@ def setting_rows(appliance: Appliance) -> list[SettingRow]:
         if setting.client or setting.variable_only:
             continue
         value = getattr(settings, setting.attribute)
-        if setting.name == "linger":
+        if setting.name == "linger" and value is None:
             value = settings.window_linger_ms
         rows.append(
             SettingRow(
@@ -63,6 +63,7 @@ def cost_shown(found: CostReport) -> CostShown:
         money(so_far),
         money(forecast),
         str(budget or ""),
+        tuple(filter(None, (found.linger_why, str(found.crossover)))),
     )
 
 

@@ -37,6 +37,7 @@ async def show(visit: Visit) -> ASGIApp:
         failures=[one for one in (status.snapshots.failure, status.tidier.failure) if one],
         answers=_ANSWERS,
         bill=visit.options.bill(),
+        cost=visit.options.cost(),
         checks=visit.options.checks(),
         every_s=limits.SAMPLE_EVERY_S,
         **drawn,

@@ -102,7 +102,7 @@ def test_topics_have_a_fair_share_of_the_bill() -> None:
     assert shares["a"].requests_amount == pytest.approx(0.75 * whole.requests_amount)
     assert shares["a"].storage_amount == pytest.approx(0.75 * whole.storage.amount)
     assert sum(cost.amount for cost in found) == pytest.approx(whole.total)
-    report = CostReport(ledger, prices, None, 100, "")
+    report = CostReport(ledger, prices, None, 100, "", 5e-6)
     for topic_id, name in ((1, "a"), (2, "b")):
         assert report.of_topic(topic_id) == replace(shares[name], topic=None)
     assert report.of_topic(3).amount == 0
