@@ -1,16 +1,18 @@
-"""Rows a second in a local Spark: reads by the API, from the bucket and of Parquet, and writes.
+"""What reads, writes and streams of a local Spark cost: time, processor time, memory, latency.
 
-    PYTHONPATH=.:spark .venv/bin/python benchmarks/spark.py --records 5000000
+    PYTHONPATH=.:spark python benchmarks/spark.py [--records 1000000] [--runs 5] [--json]
 
-Starts an appliance on an S3 server (moto) and a Spark with local[2] beside it, on this machine.
-Each figure is the median of the runs after a warm one. The ways to read take turns, so that their
-ratios hold on a machine that is busy otherwise; Parquet is what the rows cost Spark alone.
+Starts an appliance on an S3 server (moto) and a Spark with local[2], on this machine. Ways to do
+the same take turns, so that their ratios hold on a machine that is busy otherwise: Parquet is what
+the rows cost Spark alone. Each figure is the median of the runs after a warm one. Processor time is
+that of driver and JVM, Python workers and appliance together; the S3 server is not counted.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import re
 import statistics
@@ -21,23 +23,81 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
+from pyspark_seb import narrowed
 from pyspark_seb.client import Appliance
 from pyspark_seb.jobs.frame import ROWS_AT_ONCE
 
 from seb_appliance import limits
 from tests.support.process import Bucket, SebProcess
+from tests.support.process_tree import Spent, cpu_s, descendants, peak_pss
 from tests.support.servers.moto import running_moto
 
 ROOT = Path(__file__).parents[1]
 VALUE_BYTES = 100
+LAST_ROWS = 10
 WAIT_S = 600.0
 GB = 1_000_000_000
 LOADERS = 50
 ALONE_S = 30.0
+ROWS_A_SECOND = 1_000
+PRODUCERS = 20
+STREAM_S = 30.0
+WARM_S = 10.0
+
+Work = Callable[[], object]
+
+
+@dataclass
+class Bench:
+    """`used`: seconds of processor time by part, up to now."""
+
+    spark: SparkSession
+    seb: SebProcess
+    folder: Path
+    count: int
+    runs: int
+    as_json: bool
+
+    def __post_init__(self) -> None:
+        url = f"http://127.0.0.1:{self.seb.port}"
+        self.base = {"url": url, "tokenFile": str(self.seb.data / "admin.key")}
+        self.jvm = next(filter(_is_java, descendants(os.getpid())))
+        self._workers = Spent(self.jvm)
+
+    def used(self) -> dict[str, float]:
+        driver_s = cpu_s(self.jvm) + cpu_s(os.getpid())
+        appliance_s = cpu_s(self.seb.process.pid)
+        return {"driver": driver_s, "workers": self._workers.now_s(), "appliance": appliance_s}
+
+    def read(self, **options: str) -> DataFrame:
+        given = {**self.base, "topics": "rows", **options}
+        return self.spark.read.format("seb").options(**given).load()
+
+    def write(self, topic: str, count: int) -> None:
+        frame = rows(self.spark, count)
+        frame.write.format("seb").mode("append").options(**self.base, topic=topic).save()
+
+    def say(self, work: str, value: float, unit: str, **more: Any) -> None:
+        """One line of the table."""
+        if self.as_json:
+            print(json.dumps({"work": work, "value": value, "unit": unit, **more}), flush=True)
+            return
+        beside = "; ".join(
+            f"{name.replace('_', ' ')} {text if isinstance(text, str) else f'{text:,.2f}'}"
+            for name, text in more.items()
+        )
+        shown = f"{value:,.0f}" if value >= 1_000 else f"{value:,.3f}"
+        print(f"{work:40} {shown:>12} {unit:8} {beside}", flush=True)
+
+
+def _is_java(pid: int) -> bool:
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(b"java")
 
 
 def session(folder: Path) -> SparkSession:
@@ -48,6 +108,7 @@ def session(folder: Path) -> SparkSession:
     builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
     builder = builder.config("spark.driver.memory", "1g")
+    builder = builder.config("spark.python.authenticate.socketTimeout", "2m")  # on a busy machine
     builder = builder.config("spark.local.dir", str(folder))
     builder = builder.config(ROWS_AT_ONCE, limits.RECORDS_IN_BATCHES_MAX)
     made = builder.getOrCreate()
@@ -64,64 +125,168 @@ def rows(spark: SparkSession, count: int) -> DataFrame:
     )
 
 
-def measured(runs: int, count: int, work: Callable[[], None]) -> str:
-    """A warm run, then the median of `runs`; and the slowest and the fastest."""
-    work()
-    speeds = []
-    for _ in range(runs):
-        begin_s = time.perf_counter()
-        work()
-        speeds.append(count / (time.perf_counter() - begin_s))
-    low, high = min(speeds), max(speeds)
-    return f"{statistics.median(speeds):12,.0f} rows/s   ({low:,.0f} to {high:,.0f})"
+def noop(frame: DataFrame) -> None:
+    frame.write.format("noop").mode("overwrite").save()
 
 
-def taking_turns(runs: int, count: int, works: dict[str, Callable[[], None]]) -> None:
-    """Print the speed of each, and its ratio to that of the last one in the same round."""
-    speeds: dict[str, list[float]] = {name: [] for name in works}
-    for turn in range(runs + 1):
+def taking_turns(bench: Bench, count: int, works: dict[str, Work], unit: str) -> None:
+    """Each in turn; the last one is what the others are compared with, round by round. `unit`:
+    rows/s or s."""
+    took: dict[str, list[float]] = {name: [] for name in works}
+    used: dict[str, list[dict[str, float]]] = {name: [] for name in works}
+    for turn in range(bench.runs + 1):
         for name, work in works.items():
-            begin_s = time.perf_counter()
+            before, begin_s = bench.used(), time.perf_counter()
             work()
+            spent_s = time.perf_counter() - begin_s
             if turn:  # the first is a warm run
-                speeds[name].append(count / (time.perf_counter() - begin_s))
-    last = speeds[next(reversed(speeds))]
-    for name, found in speeds.items():
-        ratio = statistics.median(a / b for a, b in zip(found, last, strict=True))
-        print(
-            f"{name:16}{statistics.median(found):12,.0f} rows/s   "
-            f"({min(found):,.0f} to {max(found):,.0f}), {ratio:.2f} of Parquet",
-            flush=True,
+                took[name].append(spent_s)
+                now = bench.used()
+                used[name].append({part: now[part] - before[part] for part in now})
+    last = next(reversed(works))
+    for name, found in took.items():
+        shown = [count / one for one in found] if unit == "rows/s" else found
+        parts = {part: statistics.median(one[part] for one in used[name]) for part in used[name][0]}
+        bench.say(
+            name,
+            statistics.median(shown),
+            unit,
+            slowest_to_fastest=f"{min(shown):,.2f} to {max(shown):,.2f}",
+            time_of_the_last=_ratio(took[last], found),
+            cpu_of_the_last=_ratio(_sums(used[last]), _sums(used[name])),
+            cpu_s=", ".join(f"{part} {spent:.2f}" for part, spent in parts.items()),
         )
 
 
-@contextmanager
-def load(seb: SebProcess) -> Iterator[None]:
-    """What an appliance has to do anyway: LOADERS producers that append again and again."""
-    over = threading.Event()
+def _sums(used: list[dict[str, float]]) -> list[float]:
+    return [sum(one.values()) for one in used]
 
-    def append() -> None:
-        with closing(Appliance(f"http://127.0.0.1:{seb.port}", str(seb.data / "admin.key"))) as to:
+
+def _ratio(last: list[float], ours: list[float]) -> float:
+    """Of speeds: the last one's time by ours, the median of the rounds."""
+    return statistics.median(a / max(b, 0.01) for a, b in zip(last, ours, strict=True))
+
+
+def writes(bench: Bench) -> None:
+    names = iter(range(bench.runs + 1))
+    works = {
+        "write": lambda: bench.write(f"written-{next(names)}", bench.count),
+        "write to noop": lambda: noop(rows(bench.spark, bench.count)),
+    }
+    taking_turns(bench, bench.count, works, "rows/s")
+
+
+def reads(bench: Bench) -> None:
+    """And the memory of each way, in a run of its own."""
+    lake = str(bench.folder / "rows.parquet")
+    bench.read().write.parquet(lake)
+    share = wait_for_segments(bench)
+    handed_out = records_handed_out(bench.seb)
+    noop(bench.read(transport="direct"))
+    through = (records_handed_out(bench.seb) - handed_out) / bench.count
+    works = {
+        "read, api": lambda: noop(bench.read(transport="api")),
+        "read, direct": lambda: noop(bench.read(transport="direct")),
+        "read, Parquet": lambda: noop(bench.spark.read.parquet(lake)),
+    }
+    taking_turns(bench, bench.count, works, "rows/s")
+    bench.say("in segments before the direct reads", share, "of all")
+    bench.say("through the appliance, direct", through, "of all")
+    groups = {
+        "driver": lambda: [os.getpid()],
+        "JVM": lambda: [bench.jvm],
+        "workers": lambda: descendants(bench.jvm),
+    }
+    for name, work in works.items():
+        with peak_pss(groups) as peak:
+            work()
+        parts = {part: found / 2**20 for part, found in peak.items()}
+        bench.say(f"memory (PSS), {name}", sum(parts.values()), "MiB", **parts)
+
+
+def last_rows(bench: Bench) -> None:
+    loaded, begin = bench.read(), bench.count - LAST_ROWS
+    works = {
+        "last 10, where": lambda: noop(loaded.where(sql.col("offset") >= begin)),
+        "last 10, narrowed": lambda: noop(
+            narrowed(loaded, {**bench.base, "topics": "rows"}, from_offset=begin)
+        ),
+        "last 10, loaded there": lambda: noop(bench.read(startingOffsets=str(begin))),
+        "a Spark job of 10 rows": lambda: noop(bench.spark.range(0, LAST_ROWS, 1, 1).toDF("id")),
+    }
+    taking_turns(bench, LAST_ROWS, works, "s")
+
+
+def latency(bench: Bench) -> None:
+    """From before a record is sent until `foreachBatch` has it, at ROWS_A_SECOND, with a window of
+    10 ms. The first WARM_S are not counted."""
+    with closing(Appliance(bench.base["url"], bench.base["tokenFile"])) as appliance:
+        appliance.send("PUT", "/v1/topics/live", {"linger_ms": 10})
+    found: list[float] = []
+    begin_s = time.time() + WARM_S
+
+    def take(frame: DataFrame, _: int) -> None:
+        sent = [
+            int(row[0]) / 1e9 for row in frame.select(sql.col("value").cast("string")).collect()
+        ]
+        now_s = time.time()
+        found.extend(now_s - one for one in sent if one > begin_s)
+
+    options = {**bench.base, "topics": "live", "group": "live", "startingOffsets": "latest"}
+    stream = bench.spark.readStream.format("seb").options(**options).load().writeStream
+    query = stream.foreachBatch(take).option("checkpointLocation", f"{bench.folder}/live").start()
+
+    def produce(over: threading.Event) -> None:
+        with closing(Appliance(bench.base["url"], bench.base["tokenFile"])) as to:
+            while not over.is_set():
+                due_s = time.monotonic() + 0.1
+                some = [{"value": str(time.time_ns())}] * (ROWS_A_SECOND // PRODUCERS // 10)
+                to.send("POST", "/v1/topics/live/records", {"records": some})
+                time.sleep(max(0.0, due_s - time.monotonic()))
+
+    with threads(produce, PRODUCERS):
+        query.awaitTermination(int(WARM_S + STREAM_S))
+    query.stop()
+    cuts = statistics.quantiles(found, n=1000)
+    rate = len(found) / STREAM_S
+    bench.say("produce to foreachBatch, p50", cuts[499], "s", records_a_second=rate)
+    bench.say("produce to foreachBatch, p99", cuts[989], "s", longest_s=max(found))
+
+
+def beside_producers(bench: Bench) -> None:
+    def append(over: threading.Event) -> None:
+        with closing(Appliance(bench.base["url"], bench.base["tokenFile"])) as to:
             records = {"records": [{"value": "x" * VALUE_BYTES}] * 100}
             while not over.is_set():
                 to.send("POST", "/v1/topics/load/records", records)
 
-    threads = [threading.Thread(target=append) for _ in range(LOADERS)]
-    for thread in threads:
+    def cpu_share(work: Work) -> float:
+        """Of one core, while `work` runs."""
+        before_s, begin_s = cpu_s(bench.seb.process.pid), time.perf_counter()
+        work()
+        return (cpu_s(bench.seb.process.pid) - before_s) / (time.perf_counter() - begin_s)
+
+    times = max(1, GB // (bench.count * VALUE_BYTES))
+    with threads(append, LOADERS):
+        alone = cpu_share(lambda: time.sleep(ALONE_S))
+        beside = cpu_share(lambda: [noop(bench.read(transport="direct")) for _ in range(times)])
+    bench.say(f"appliance's CPU, {LOADERS} producers", alone, "of a core")
+    bench.say("and direct reads of 1 GB", beside, "of a core", times_that=beside / alone)
+
+
+@contextmanager
+def threads(work: Callable[[threading.Event], None], count: int) -> Iterator[None]:
+    """`count` threads that do `work` until the block ends."""
+    over = threading.Event()
+    started = [threading.Thread(target=work, args=(over,)) for _ in range(count)]
+    for thread in started:
         thread.start()
     try:
         yield
     finally:
         over.set()
-        for thread in threads:
+        for thread in started:
             thread.join()
-
-
-def cpu_share(seb: SebProcess, work: Callable[[], object]) -> float:
-    """Of one core, while `work` runs."""
-    before_s, begin_s = cpu_s(seb.process.pid), time.perf_counter()
-    work()
-    return (cpu_s(seb.process.pid) - before_s) / (time.perf_counter() - begin_s)
 
 
 def records_handed_out(seb: SebProcess) -> int:
@@ -133,73 +298,36 @@ def records_handed_out(seb: SebProcess) -> int:
     return int(float(found[1]))
 
 
-def cpu_s(pid: int) -> float:
-    """Processor time of a process, in seconds."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def wait_for_segments(appliance: Appliance, topic: str) -> float:
+def wait_for_segments(bench: Bench) -> float:
     """Wait until the tidier rests; the share of the topic that is in segments."""
     until_s, before = time.monotonic() + WAIT_S, -1
-    while time.monotonic() < until_s:
-        found = appliance.get(f"/v1/topics/{topic}/manifest", offset="latest").json()
-        if found["segments_end_offset"] in (before, found["log_end_offset"]):
-            return float(found["segments_end_offset"] / found["log_end_offset"])
-        before = found["segments_end_offset"]
-        time.sleep(15)
+    with closing(Appliance(bench.base["url"], bench.base["tokenFile"])) as appliance:
+        while time.monotonic() < until_s:
+            found = appliance.get("/v1/topics/rows/manifest", offset="latest").json()
+            if found["segments_end_offset"] in (before, found["log_end_offset"]):
+                return float(found["segments_end_offset"] / found["log_end_offset"])
+            before = found["segments_end_offset"]
+            time.sleep(15)
     raise SystemExit("the tidier does not come to an end")
 
 
-def run(spark: SparkSession, seb: SebProcess, folder: Path, count: int, runs: int) -> None:
-    base = {"url": f"http://127.0.0.1:{seb.port}", "tokenFile": str(seb.data / "admin.key")}
-    appliance = Appliance(base["url"], base["tokenFile"])
-
-    def write(topic: str, number: int) -> None:
-        frame = rows(spark, number)
-        frame.write.format("seb").mode("append").options(**base, topic=topic).save()
-
-    def read(transport: str) -> None:
-        options = {**base, "topics": "rows", "transport": transport}
-        frame = spark.read.format("seb").options(**options).load()
-        frame.write.format("noop").mode("overwrite").save()
-
-    sample = max(1, count // 5)
-    print(f"write           {measured(runs, sample, lambda: write('written', sample))}", flush=True)
-    write("rows", count)
-    lake = str(folder / "rows.parquet")
-    spark.read.format("seb").options(**base, topics="rows").load().write.parquet(lake)
-
-    def read_parquet() -> None:
-        spark.read.parquet(lake).write.format("noop").mode("overwrite").save()
-
-    share = wait_for_segments(appliance, "rows")
-    handed_out = records_handed_out(seb)
-    read("direct")
-    through = (records_handed_out(seb) - handed_out) / count
-    works = {
-        "read, api": lambda: read("api"),
-        "read, direct": lambda: read("direct"),
-        "read, Parquet": read_parquet,
-    }
-    taking_turns(runs, count, works)
-    print(f"in segments     {share:12.1%}   when the direct reads began")
-    print(f"through it      {through:12.2%}   of the records, in the direct reads")
-    reads = max(1, GB // (count * VALUE_BYTES))
-    with load(seb):
-        alone = cpu_share(seb, lambda: time.sleep(ALONE_S))
-        beside = cpu_share(seb, lambda: [read("direct") for _ in range(reads)])
-    print(f"appliance's CPU {alone:12.1%}   of a core for {LOADERS} producers")
-    print(f"… with Spark    {beside:12.1%}   while {reads} direct reads take about 1 GB")
-    appliance.close()
+PARTS: dict[str, Callable[[Bench], None]] = {
+    "reads": reads,
+    "last": last_rows,
+    "latency": latency,
+    "writes": writes,
+    "beside": beside_producers,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--records", type=int, default=5_000_000)
+    parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--json", action="store_true", help="one object a line")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as name, running_moto(Path(name) / "moto") as moto:
         bucket = Bucket.s3(moto.new_bucket(), moto.port)
@@ -207,9 +335,11 @@ def main() -> None:
         seb = SebProcess(bucket, Path(name) / "seb" / "local", flags)
         try:
             asyncio.run(seb.ready(within_s=WAIT_S))
-            os.nice(19)  # Spark; the appliance and its bucket run as they would alone
             spark = session(Path(name))
-            run(spark, seb, Path(name), asked.records, asked.runs)
+            bench = Bench(spark, seb, Path(name), asked.records, asked.runs, asked.json)
+            bench.write("rows", asked.records)
+            for part in asked.only:
+                PARTS[part](bench)
             spark.stop()
         finally:
             seb.kill()

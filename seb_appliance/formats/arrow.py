@@ -13,8 +13,11 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from seb_appliance.formats.batch import Batch
-from seb_appliance.formats.columns import BinaryColumn, int64s
+from seb_appliance import zstd
+from seb_appliance.errors import BadBatchError
+from seb_appliance.formats import batch as formats
+from seb_appliance.formats.batch import AnyBatch, Batch, BatchHeader
+from seb_appliance.formats.columns import BinaryColumn, Bytes, int64s
 
 # `headers` is an empty map where a record has none.
 SCHEMA: Final = pa.schema(
@@ -29,12 +32,33 @@ SCHEMA: Final = pa.schema(
 )
 
 _decode_headers: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
+_zstd: Final = pa.Codec("zstd")
 
 
-def record_batch(batch: Batch, topic: str, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+def decode(buffer: Bytes, at: int, header: BatchHeader) -> Batch:
+    """As `formats.batch.decode`, for `record_batch` alone, in less than half of its time: Arrow
+    inflates into memory that it has already, and checks the starts. Whether timestamps agree with
+    the header is not checked."""
+    stored = formats.stored_body(buffer, at, header)
+    body = _inflated(stored, header.inflated_bytes) if header.flags & formats.ZSTD else stored
+    has_headers = bool(header.flags & formats.HEADERS)  # they are cut into items here
+    return Batch(header, formats.read_columns(body, header, lists=has_headers))
+
+
+def _inflated(stored: memoryview, inflated_bytes: int) -> memoryview:
+    try:
+        if zstd.get_frame_info(stored).decompressed_size == inflated_bytes:
+            return memoryview(_zstd.decompress(stored, inflated_bytes))
+    except (zstd.ZstdError, pa.ArrowException, OSError) as error:
+        raise BadBatchError(f"the body is not a zstd frame: {error}") from error
+    # Arrow does not say how much it wrote, and would give out memory that was not written.
+    return memoryview(formats.inflate(stored, inflated_bytes))
+
+
+def record_batch(batch: AnyBatch, topic: str, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
     """All records of a stored batch. `schema`: names of columns as in `SCHEMA`, perhaps fewer; and
     `packed`, the headers as they are stored, and `created` of the batch, in us, if they are
-    named."""
+    named. Raises BadBatchError."""
     columns, count = batch.columns, batch.header.count
     make: dict[str, Callable[[pa.DataType], pa.Array]] = {
         "key": lambda _: _binary(columns.keys, count),
@@ -50,7 +74,7 @@ def record_batch(batch: Batch, topic: str, schema: pa.Schema = SCHEMA) -> pa.Rec
     return pa.RecordBatch.from_arrays(made, schema=schema)
 
 
-def sliced(whole: pa.RecordBatch, batch: Batch, start: int, end: int) -> pa.RecordBatch:
+def sliced(whole: pa.RecordBatch, batch: AnyBatch, start: int, end: int) -> pa.RecordBatch:
     """Of a batch's records those with start ≤ offset < end."""
     header = batch.header
     if header.base_offset >= start and header.last_offset < end:
@@ -69,14 +93,19 @@ def _binary(column: BinaryColumn | None, count: int) -> pa.Array:
         return pa.nulls(count, pa.binary())
     valid = None if column.valid is None else _buffer(column.valid)
     buffers = [valid, _buffer(column.starts), _buffer(column.data)]
-    return pa.Array.from_buffers(pa.binary(), count, buffers)
+    made = pa.Array.from_buffers(pa.binary(), count, buffers)
+    try:
+        made.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise BadBatchError(f"the starts of a column decrease: {error}") from error
+    return made
 
 
 def _int64s(numbers: Any, count: int, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, count, [None, _buffer(numbers)])
 
 
-def _offsets(batch: Batch) -> pa.Array:
+def _offsets(batch: AnyBatch) -> pa.Array:
     if batch.columns.offsets is not None:
         return _int64s(batch.columns.offsets, batch.header.count, pa.int64())
     base, count = batch.header.base_offset, batch.header.count
@@ -106,7 +135,7 @@ def encoded_schema() -> bytes:
     return bytes(SCHEMA.serialize())
 
 
-def encoded_batch(topic: str, pieces: Iterable[tuple[Batch, int, int]]) -> bytes:
+def encoded_batch(topic: str, pieces: Iterable[tuple[AnyBatch, int, int]]) -> bytes:
     """One message with records begin ≤ i < end of stored batches (one or more)."""
     parts = [record_batch(batch, topic).slice(begin, end - begin) for batch, begin, end in pieces]
     joined = parts[0] if len(parts) == 1 else pa.concat_batches(parts)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
-from backports import zstd
 from crc32c import crc32c
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats.columns import (
     BinaryColumn,
@@ -39,6 +38,7 @@ KNOWN_FLAGS: Final = KEYS | HEADERS | EXPLICIT_OFFSETS | NULL_VALUES | ZSTD
 
 _HEADER = struct.Struct("<4shqIHIqqqqIIII")
 _ONE_VALUE = struct.Struct("<qii")  # timestamp, and where the value starts and ends
+_TIMESTAMP = struct.Struct("<q")
 _HEADER_CRC_AT: Final = 64
 _CRC = struct.Struct("<I")
 _ZSTD_WINDOW_LOG_MAX: Final = 27  # 128 MiB: no frame makes the decoder allocate more
@@ -95,6 +95,37 @@ class Batch(msgspec.Struct, frozen=True):
         if self.columns.offsets is not None:
             return self.columns.offsets
         return range(self.header.base_offset, self.header.base_offset + self.header.count)
+
+
+class Undecoded:
+    """In place of a Batch whose offsets have no gaps: columns are decoded whenever they are asked
+    for, which raises BadBatchError."""
+
+    __slots__ = ("_stored", "header")
+
+    def __init__(self, header: BatchHeader, stored: Bytes) -> None:
+        assert not header.flags & EXPLICIT_OFFSETS, header
+        self.header = header
+        self._stored = stored
+
+    @property
+    def columns(self) -> Columns:
+        return decode(self._stored, 0, self.header).columns
+
+    def offsets(self) -> range:
+        return range(self.header.base_offset, self.header.base_offset + self.header.count)
+
+    @property
+    def items_bytes(self) -> int:
+        """About how many bytes values, keys and headers have: a few too many for padding."""
+        count, flags = self.header.count, self.header.flags
+        maps = bool(flags & NULL_VALUES) + bool(flags & KEYS)
+        columns = 1 + bool(flags & KEYS) + bool(flags & HEADERS)
+        beside = 8 * count + maps * ((count + 7) // 8) + columns * 4 * (count + 1)
+        return max(0, self.header.inflated_bytes - beside)
+
+
+AnyBatch: TypeAlias = Batch | Undecoded
 
 
 def encode(
@@ -245,18 +276,28 @@ def decode(buffer: Bytes, at: int = 0, header: BatchHeader | None = None) -> Bat
     `header`: what `read_header` gave for it, if that was asked already."""
     if header is None:
         header = read_header(buffer, at)
+    stored = stored_body(buffer, at, header)
+    body = memoryview(inflate(stored, header.inflated_bytes)) if header.flags & ZSTD else stored
+    columns = read_columns(body, header)
+    if not _holds_timestamps(header, memoryview(columns.timestamps_us)):
+        raise BadBatchError("smallest and largest timestamp do not agree with the column")
+    return Batch(header, columns)
+
+
+def _holds_timestamps(header: BatchHeader, timestamps_us: memoryview) -> bool:
+    smallest, largest = header.smallest_timestamp_us, header.largest_timestamp_us
+    if smallest == largest:  # as when the appliance set them: no integers are made
+        return timestamps_us.tobytes() == _TIMESTAMP.pack(smallest) * len(timestamps_us)
+    listed = timestamps_us.tolist()
+    return min(listed) == smallest and max(listed) == largest
+
+
+def stored_body(buffer: Bytes, at: int, header: BatchHeader) -> memoryview:
+    """The body of the batch at `at` as it is stored, perhaps compressed. Its CRC agrees."""
     stored = memoryview(buffer)[at + HEADER_BYTES : at + HEADER_BYTES + header.stored_bytes]
     if crc32c(stored) != header.body_crc:
         raise BadBatchError("the CRC of the batch body does not agree")
-    body = memoryview(_inflate(stored, header.inflated_bytes)) if header.flags & ZSTD else stored
-    columns = _read_columns(body, header)
-    timestamps = columns.timestamps_us.tolist()
-    if (min(timestamps), max(timestamps)) != (
-        header.smallest_timestamp_us,
-        header.largest_timestamp_us,
-    ):
-        raise BadBatchError("smallest and largest timestamp do not agree with the column")
-    return Batch(header, columns)
+    return stored
 
 
 def _padded(part: Bytes) -> list[Bytes]:
@@ -268,7 +309,8 @@ def _binary_parts(column: BinaryColumn) -> list[Bytes]:
     return [*_padded(starts), *_padded(column.data)]
 
 
-def _inflate(stored: Bytes, inflated_bytes: int) -> bytes:
+def inflate(stored: Bytes, inflated_bytes: int) -> bytes:
+    """A body that is one zstd frame."""
     options = {int(zstd.DecompressionParameter.window_log_max): _ZSTD_WINDOW_LOG_MAX}
     inflater = zstd.ZstdDecompressor(options=options)
     try:
@@ -283,10 +325,11 @@ def _inflate(stored: Bytes, inflated_bytes: int) -> bytes:
 class _Cursor:
     """Takes column after column from a body, each on a multiple of 8."""
 
-    def __init__(self, body: memoryview, count: int) -> None:
+    def __init__(self, body: memoryview, count: int, *, lists: bool) -> None:
         self.body = body
         self.count = count
         self.at = 0
+        self._lists = lists
 
     def take(self, length: int, what: str) -> memoryview:
         if length > len(self.body) - self.at:
@@ -303,6 +346,10 @@ class _Cursor:
 
     def binary(self, what: str, valid: memoryview | None) -> BinaryColumn:
         starts = self.take(4 * (self.count + 1), what).cast("i")
+        if not self._lists:
+            if starts[0] or starts[-1] < 0:
+                raise BadBatchError(f"the starts of the {what} decrease")
+            return BinaryColumn(starts, self.take(starts[-1], what), valid)
         listed = starts.tolist()
         if listed[0] != 0 or listed != sorted(listed):
             raise BadBatchError(f"the starts of the {what} decrease")
@@ -315,8 +362,10 @@ class _Cursor:
         return column
 
 
-def _read_columns(body: memoryview, header: BatchHeader) -> Columns:
-    cursor = _Cursor(body, header.count)
+def read_columns(body: memoryview, header: BatchHeader, *, lists: bool = True) -> Columns:
+    """`lists`: whether starts are checked item by item, and nulls to have no bytes. Without that,
+    the lengths of items are not to be trusted: only the sum of each column's lies in the body."""
+    cursor = _Cursor(body, header.count, lists=lists)
     timestamps_us = cursor.int64s("timestamps")
     offsets = None
     if header.flags & EXPLICIT_OFFSETS:

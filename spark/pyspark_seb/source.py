@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyspark_seb.arrow.columns import spark_schema
 from pyspark_seb.client import Appliance
-from pyspark_seb.columns import spark_schema
 from pyspark_seb.errors import BadOptionError
 from pyspark_seb.frames import Loaded, described
 from pyspark_seb.options import (
@@ -32,7 +32,7 @@ from pyspark_seb.options import (
     resolve_ranges,
     split,
 )
-from pyspark_seb.reading import RangePartition, partitions_of, read_partition
+from pyspark_seb.reading.ranges import RangePartition, partitions_of, read_partition
 from pyspark_seb.versions import require
 
 
@@ -68,12 +68,12 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
         require("reading a stream needs", 4, 2)
-        from pyspark_seb.stream_reader import SebStreamReader
+        from pyspark_seb.reading.stream import SebStreamReader
 
         return SebStreamReader(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from pyspark_seb.writer import SebWriter
+        from pyspark_seb.writing.batch import SebWriter
 
         return SebWriter(self.options, schema, overwrite=overwrite)
 
@@ -83,7 +83,7 @@ class DefaultSource(DataSource):
         overwrite: bool,  # noqa: ARG002 - Spark's; a stream's "complete" mode is refused
     ) -> DataSourceStreamWriter:
         require("writing a stream needs", 4, 1)
-        from pyspark_seb.stream_writer import SebStreamWriter
+        from pyspark_seb.writing.stream import SebStreamWriter
 
         return SebStreamWriter(self.options, schema)
 

@@ -205,7 +205,10 @@ def spark_session(asked: Asked) -> Any:
     options = {
         "spark.jars": ",".join(map(str, sorted(JARS.glob("*.jar")))),
         "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.sql.shuffle.partitions": "1",

@@ -1,7 +1,8 @@
-"""Jobs that keep somebody's own Iceberg table up with a topic, as a test asks. It runs in the
-environment of spark.txt:
+"""Jobs that keep somebody's own table up with a topic, as a test asks. It runs in the environment
+of spark.txt:
 
-    python spark_jobs.py '{"url": URL, "token_file": PATH, "topic": NAME, "warehouse": FOLDER}'
+    python spark_jobs.py '{"url": URL, "token_file": PATH, "topic": NAME, "warehouse": FOLDER,
+                           "format": "iceberg" or "delta"}'
 
 Each line of stdin is a JSON list: a step and its arguments. It answers each with a line of JSON.
 """
@@ -9,14 +10,18 @@ Each line of stdin is a JSON list: a step and its arguments. It answers each wit
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
+from pathlib import Path
 from threading import Barrier, Thread
 from typing import Any
 
-from pyspark_seb import targets
 from pyspark_seb.errors import ConflictError
 from pyspark_seb.jobs import to_table, upsert
-from pyspark_seb.jobs.frame import Run
+from pyspark_seb.jobs.frame import Result, Run
+from pyspark_seb.jobs.steps import keeping
+from pyspark_seb.jobs.steps.targets import Pull, Target
 from read import spark_session  # beside this file
 
 COLUMNS = {
@@ -24,7 +29,10 @@ COLUMNS = {
     "to_table": "topic_id LONG, offset LONG, value STRING, headers MAP<STRING, BINARY>",
 }
 JOBS = {"to_table": to_table.JOB, "upsert": upsert.JOB}
-WRITES = {"to_table": targets.overwrite, "upsert": targets.merge_newest}
+WRITES = {
+    "to_table": lambda to, pull: to.overwrite(pull),
+    "upsert": lambda to, pull: to.merge_newest(pull),
+}
 TOTAL = "CAST(get_json_object(CAST(value AS STRING), '$.total') AS DOUBLE) AS total"
 
 
@@ -33,30 +41,77 @@ class Steps:
         catalog = {"type": "hadoop", "warehouse": asked["warehouse"]}
         self.spark = spark_session({"catalog": "none:", "s3": None, "token": "", "own": catalog})
         self.asked = asked
-        self.held: list[targets.Pull] = []
+        self.more: tuple[str, ...] = ()
+        self.held: list[tuple[Target, Pull]] = []
 
-    def _of(self, write: str) -> Run:
+    def _begin(self, write: str, at: int | None = None) -> tuple[Target, Pull]:
+        run = Run(JOBS[write].parser().parse_args(self._given(write)), self.spark)
+        target = keeping.target_of(run)
+        return target, keeping.begin(target, at)
+
+    def _given(self, write: str) -> list[str]:
         given = ["--url", self.asked["url"], "--token-file", self.asked["token_file"]]
-        given += ["--topic", self.asked["topic"], "--table", f"own.db.{write}", "--select", TOTAL]
-        return Run(JOBS[write].parser().parse_args(given), self.spark)
+        given += ["--topic", self.asked["topic"], "--table", self.table(write), "--select", TOTAL]
+        return [*given, *self.more]
 
-    def _bring(self, write: str, pull: targets.Pull) -> int:
+    def _bring(self, write: str, target: Target, pull: Pull) -> int:
         try:
-            return targets.bring(self._of(write), pull, WRITES[write]).exit_code
+            return keeping.bring(target, pull, WRITES[write]).exit_code
         except ConflictError:
             return 3
 
+    def table(self, write: str) -> str:
+        if self.asked["format"] == "iceberg":
+            return f"own.db.{write}"
+        return f"delta.`{self.asked['warehouse']}/{write}`"
+
     def create(self, write: str) -> None:
-        self.spark.sql(f"CREATE TABLE own.db.{write} ({COLUMNS[write]}) USING iceberg")
+        columns = COLUMNS[write]
+        self.spark.sql(f"CREATE TABLE {self.table(write)} ({columns}) USING {self.asked['format']}")
+
+    def given(self, *more: str) -> None:
+        """Arguments of the jobs from now on."""
+        self.more = more
 
     def begin(self, write: str, at: int | None = None) -> list[int]:
         """A run looks at the table, and then waits."""
-        self.held.append(targets.begin(self._of(write), at))
-        return [self.held[-1].begin, self.held[-1].end]
+        self.held.append(self._begin(write, at))
+        _, pull = self.held[-1]
+        return [pull.begin, pull.end]
 
     def finish(self, write: str) -> int:
         """The run that looked last goes on: its exit code."""
-        return self._bring(write, self.held.pop())
+        return self._bring(write, *self.held.pop())
+
+    def killed(self, write: str, before: int | None) -> int:
+        """Run the job; this driver with its JVM is killed before the step of that number, the last
+        of which is after the commit, or when there is a new data file. The exit code if neither
+        comes."""
+        left = before
+
+        def step(line: str) -> None:
+            nonlocal left
+            if left is None or line.startswith("Spark: "):  # progress that comes out of turn
+                return
+            if left == 0:
+                os.killpg(0, signal.SIGKILL)
+            left -= 1
+
+        def result(*given: Any) -> Result:
+            step("committed")
+            return Result(*given)
+
+        def watch() -> None:
+            data = Path(self.asked["warehouse"])
+            known = set(data.rglob("*.parquet"))
+            while set(data.rglob("*.parquet")) <= known:
+                pass
+            os.killpg(0, signal.SIGKILL)
+
+        if before is None:
+            Thread(target=watch, daemon=True).start()
+        keeping.Result = result  # type: ignore[misc]
+        return JOBS[write].main(self._given(write), self.spark, step)
 
     def two(self, write: str) -> list[int]:
         """Two runs at once: their exit codes."""
@@ -64,9 +119,9 @@ class Steps:
         barrier = Barrier(2)
 
         def one() -> None:
-            pull = targets.begin(self._of(write))
+            looked = self._begin(write)
             barrier.wait(60)
-            codes.append(self._bring(write, pull))
+            codes.append(self._bring(write, *looked))
 
         threads = [Thread(target=one) for _ in range(2)]
         for thread in threads:
@@ -76,13 +131,22 @@ class Steps:
         return sorted(codes)
 
     def rows(self, write: str, columns: list[str]) -> list[list[Any]]:
-        found = self.spark.sql(f"SELECT * FROM own.db.{write}").select(*columns).collect()
-        return sorted(map(list, found))
+        self.spark.sql(f"REFRESH TABLE {self.table(write)}")  # another process may have written
+        return sorted(map(list, self.spark.table(self.table(write)).select(*columns).collect()))
 
     def refs(self, write: str) -> list[str]:
-        return [
-            one.name for one in self.spark.sql(f"SELECT name FROM own.db.{write}.refs").collect()
-        ]
+        found = self.spark.sql(f"SELECT name FROM {self.table(write)}.refs").collect()
+        return [one.name for one in found]
+
+    def forget(self, write: str) -> None:
+        """The history of a Delta table before a checkpoint, as Delta does after 30 days."""
+        table, interval = self.table(write), "'delta.checkpointInterval' = '1'"
+        self.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ({interval})")
+        log = Path(self.asked["warehouse"], write, "_delta_log")
+        (checkpoint,) = log.glob("*.checkpoint.parquet")
+        for path in log.glob("*.json"):
+            if path.name < checkpoint.name.partition(".")[0]:
+                path.unlink()
 
 
 def main() -> None:

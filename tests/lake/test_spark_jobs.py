@@ -1,17 +1,19 @@
-"""Jobs that keep somebody's own Iceberg table up with a topic, however often and at once."""
+"""Jobs that keep somebody's own table up with a topic, however often and at once."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.lake.engines import running
 from tests.lake.test_readers import TOPIC, Lake, Store, lake
 from tests.support.process import Bucket
 
@@ -32,14 +34,20 @@ class Jobs:
         async for line in self._process.stdout:
             if line.startswith(b"answer "):
                 return json.loads(line.removeprefix(b"answer "))
-        raise AssertionError(step)
+        raise EOFError(step)
+
+    async def is_killed(self, write: str, before: int | None) -> bool:
+        with suppress(EOFError):
+            assert await self.do("killed", write, before) == 0
+            return False
+        return True
 
     async def run(self, write: str, *at: int) -> tuple[list[int], int]:
         return await self.do("begin", write, *at), await self.do("finish", write)
 
 
 @asynccontextmanager
-async def jobs(here: Lake, folder: Path) -> AsyncIterator[Jobs]:
+async def jobs(here: Lake, folder: Path, kind: str) -> AsyncIterator[Jobs]:
     if not PYTHON.exists():
         pytest.skip("Spark is not installed (sh tests/lake/install-spark.sh)")
     asked = {
@@ -47,8 +55,9 @@ async def jobs(here: Lake, folder: Path) -> AsyncIterator[Jobs]:
         "token_file": str(here.seb.data / "admin.key"),
         "topic": TOPIC,
         "warehouse": str(folder / "warehouse"),
+        "format": kind,
     }
-    with (folder / "spark.log").open("wb") as log:
+    with (folder / "spark.log").open("ab") as log:
         process = await asyncio.create_subprocess_exec(
             PYTHON,
             ROOT / "tests" / "lake" / "spark_jobs.py",
@@ -56,6 +65,7 @@ async def jobs(here: Lake, folder: Path) -> AsyncIterator[Jobs]:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=log,
+            start_new_session=True,  # a step kills its process group
             env={
                 **os.environ,
                 "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "spark")]),
@@ -71,11 +81,13 @@ async def jobs(here: Lake, folder: Path) -> AsyncIterator[Jobs]:
 
 
 @asynccontextmanager
-async def keeping(write: str, folder: Path) -> AsyncIterator[tuple[Lake, Jobs]]:
+async def keeping(
+    write: str, folder: Path, kind: str = "iceberg"
+) -> AsyncIterator[tuple[Lake, Jobs]]:
     """An empty table for what `write` does."""
     store = Store(Bucket.directory(folder / "bucket"), None)
-    async with lake(store, folder, table="none") as here, jobs(here, folder) as spark:
-        await spark.do("create", write)
+    async with lake(store, folder, table="none") as here, jobs(here, folder, kind) as spark:
+        assert await spark.do("create", write) is None
         yield here, spark
 
 
@@ -123,3 +135,130 @@ async def test_each_record_is_a_row_once_however_often_it_is_written(tmp_path: P
         await check(2_000)
         assert await spark.run("to_table", 0) == ([0, 2_000], 0)
         await check(2_000)
+
+
+def seen_by_others(folder: Path, write: str) -> dict[str, Any]:
+    """A Delta table by DuckDB, Polars and delta-rs: rows, offsets, smallest, largest."""
+    location = (folder / "warehouse" / write).as_uri()
+    asked = {"location": location, "metadata": None, "delta": True, "s3": None, "table": write}
+    with running("python", folder) as readers:
+        found = readers.read(asked)
+    assert len(found) == 3
+    return found
+
+
+async def test_a_delta_table_has_each_record_once_however_late_a_run_is(tmp_path: Path) -> None:
+    async with keeping("to_table", tmp_path, "delta") as (here, spark):
+
+        async def check(end: int) -> None:
+            rows = await spark.do("rows", "to_table", ["topic_id", "offset", "value"])
+            assert rows == [[1, i, f"v{i}"] for i in range(end)]
+
+        await here.send(*(f"v{i}" for i in range(100)))
+        assert await spark.do("begin", "to_table") == [0, 100]
+        await here.send(*(f"v{i}" for i in range(100, 200)))
+        assert await spark.run("to_table") == ([0, 200], 0)
+        # The first one is late: Delta has seen its transaction's version.
+        assert await spark.do("finish", "to_table") == 0
+        await check(200)
+        assert await spark.run("to_table") == ([200, 200], 0)
+        assert await spark.run("to_table", 50) == ([50, 200], 0)
+        await check(200)
+        await here.send(*(f"v{i}" for i in range(200, 300)))
+        assert await spark.do("two", "to_table") == [0, 3]
+        await check(300)
+        found = seen_by_others(tmp_path, "to_table")
+        assert set(map(tuple, found.values())) == {(300, 300, 0, 299)}, found
+
+
+async def test_merged_delta_rows_are_the_newest_however_late_a_run_is(tmp_path: Path) -> None:
+    async with keeping("upsert", tmp_path, "delta") as (here, spark):
+        rows = ("rows", "upsert", ["key", "total", "offset"])
+        await here.send({"total": 1}, {"total": 2}, {"total": 3}, {"total": 4})  # k0, k1, k2, k0
+        assert await spark.run("upsert") == ([0, 4], 0)
+        assert await spark.do(*rows) == [["k0", 4.0, 3], ["k1", 2.0, 1], ["k2", 3.0, 2]]
+        await here.send({"total": 5}, None)
+        assert await spark.do("begin", "upsert") == [4, 6]
+        await here.send(None)
+        assert await spark.run("upsert") == ([4, 7], 0)
+        # The first one is late: it would bring k0 back.
+        assert await spark.do("finish", "upsert") == 0
+        assert await spark.do(*rows) == [["k2", 3.0, 2]]
+        await here.send(None)  # of a record key without a row
+        assert await spark.run("upsert") == ([7, 8], 0)
+        assert await spark.run("upsert") == ([8, 8], 0)
+        found = seen_by_others(tmp_path, "upsert")
+        assert set(map(tuple, found.values())) == {(1, 1, 2, 2)}, found
+
+
+@pytest.mark.parametrize("write", ["to_table", "upsert"])
+async def test_a_delta_table_without_history_is_kept_up_from_the_log_start(
+    tmp_path: Path, write: str
+) -> None:
+    """What Delta has seen is left out, also in small steps, and the table never goes back."""
+    async with keeping(write, tmp_path, "delta") as (here, spark):
+        await here.send({"total": 1}, {"total": 2}, {"total": 3}, {"total": 4})
+        await here.send(None)
+        assert await spark.run(write) == ([0, 5], 0)
+        before = await spark.do("rows", write, ["offset", "value"])
+        assert await spark.do("forget", write) is None
+        await spark.do("given", "--max-records", "2")
+        await here.send({"total": 5})
+        for begin in (0, 2, 4):
+            assert await spark.do("rows", write, ["offset", "value"]) == before
+            assert await spark.run(write) == ([begin, begin + 2], 0)
+        added = [5, '{"total":5}']
+        assert await spark.do("rows", write, ["offset", "value"]) == [*before, added]
+
+
+# So many steps has a run until its commit is made.
+STEPS = {
+    ("iceberg", "to_table"): 3,
+    ("iceberg", "upsert"): 7,
+    ("delta", "to_table"): 3,
+    ("delta", "upsert"): 3,
+}
+
+
+@pytest.mark.parametrize(("kind", "write"), STEPS)
+async def test_a_job_that_is_killed_before_each_step_leaves_an_exact_table(
+    tmp_path: Path, kind: str, write: str
+) -> None:
+    """It is run again and again, and each time one step further, until nothing is left to do; and
+    it is killed when a data file appears. The table is the old one or the new one."""
+    sent: list[tuple[str, dict[str, int] | None]] = []
+    store = Store(Bucket.directory(tmp_path / "bucket"), None)
+
+    async def send(here: Lake, second: dict[str, int] | None) -> None:
+        values = [{"total": len(sent)}, second]  # of k0 and k1
+        await here.send(*values)
+        sent.extend(zip(("k0", "k1"), values, strict=True))
+
+    def wanted(end: int) -> list[list[int]]:
+        newest = {key: offset for offset, (key, _) in enumerate(sent[:end])}
+        alive = [offset for offset in newest.values() if sent[offset][1] is not None]
+        return [[one] for one in (range(end) if write == "to_table" else sorted(alive))]
+
+    async def check(spark: Jobs) -> None:
+        found = await spark.do("rows", write, ["offset"])
+        assert found in (wanted(len(sent) - 2), wanted(len(sent)))
+
+    async with lake(store, tmp_path, table="none") as here:
+        async with jobs(here, tmp_path, kind) as spark:
+            assert await spark.do("create", write) is None
+            await send(here, {"total": 1})
+            assert await spark.run(write) == ([0, 2], 0)
+        await send(here, None)
+        for number in itertools.count():
+            async with jobs(here, tmp_path, kind) as spark:
+                await check(spark)
+                if not await spark.is_killed(write, number):
+                    assert await spark.do("rows", write, ["offset"]) == wanted(4)
+                    await send(here, {"total": 2})
+                    assert await spark.is_killed(write, None)
+                    break
+        assert number == STEPS[kind, write]
+        async with jobs(here, tmp_path, kind) as spark:
+            await check(spark)
+            assert (await spark.run(write))[1] == 0
+            assert await spark.do("rows", write, ["offset"]) == wanted(6)

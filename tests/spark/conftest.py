@@ -10,7 +10,7 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -161,15 +161,24 @@ class House:
     def change(self, topic: str, **settings: object) -> None:
         self.appliance.send("PATCH", f"/v1/topics/{topic}", settings)
 
-    def tidied(self, topic: str) -> dict:
-        """The manifest, once most of the topic is in segments."""
+    def until(self, topic: str, is_so: Callable[[dict], object]) -> dict:
+        """The manifest, once it is so."""
         until_s = time.monotonic() + WAIT_S
         while time.monotonic() < until_s:
             found = self.appliance.get(f"/v1/topics/{topic}/manifest").json()
-            if found["segments"] and found["segments_end_offset"] * 2 > found["log_end_offset"]:
+            if is_so(found):
                 return found
             time.sleep(0.1)
-        raise AssertionError(f"not tidied after {WAIT_S} s: {found}")
+        raise AssertionError(f"not so after {WAIT_S} s: {found}")
+
+    def tidied(self, topic: str) -> dict:
+        """The manifest, once most of the topic is in segments."""
+        return self.until(
+            topic,
+            lambda found: (
+                found["segments"] and found["segments_end_offset"] * 2 > found["log_end_offset"]
+            ),
+        )
 
     def compacted(self, topic: str) -> None:
         """Return once the topic was compacted, and all of its first records with it."""

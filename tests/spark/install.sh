@@ -16,3 +16,6 @@ for pins in "4.0.4 11.0.0" "4.1.4 15.0.0" "4.2.1 18.0.0"; do
     echo "$project" > "$made/lib/python3.11/site-packages/project.pth"
     echo "$pins" > "$made/.installed"
 done
+# What a client of Spark Connect needs besides the project's own environment.
+[ -d .state/connect/grpc ] || .venv/bin/python -m pip install --quiet --no-deps --target .state/connect \
+    grpcio==1.76.0 grpcio-status==1.76.0 zstandard==0.25.0

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from pyspark_seb import reading as segments
+from pyspark_seb.arrow.columns import arrow_schema, spark_schema
 from pyspark_seb.client import Answer, Connection
-from pyspark_seb.columns import arrow_schema, spark_schema
 from pyspark_seb.options import ReadOptions, TopicRange, read_options
-from pyspark_seb.reading import read_range
+from pyspark_seb.reading import ranges as segments
+from pyspark_seb.reading.ranges import read_range
 
 from tests.spark.conftest import House, value_of
 

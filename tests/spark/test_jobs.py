@@ -14,8 +14,8 @@ from pathlib import Path
 import duckdb
 import pytest
 from pyspark.sql import functions as sql
-from pyspark_seb import pulling
 from pyspark_seb.errors import ApplianceError
+from pyspark_seb.jobs.steps import pulling
 from pyspark_seb.options import read_options
 
 from tests.spark.conftest import ENVIRONMENT, ROOT, House

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,33 +18,22 @@ from pyspark.sql import SparkSession
 from pyspark_seb.errors import LakeError
 from pyspark_seb.jobs.frame import Progress, Result
 
-from tests.spark.conftest import ENVIRONMENT, START_US, House
-from tests.spark.jobs import Stopped, given, offsets_seen, run, stopped_before_each_step
+from tests.spark.conftest import START_US, House
+from tests.spark.jobs import (
+    KILLED,
+    PATIENCE_S,
+    Stopped,
+    command,
+    environment,
+    offsets_seen,
+    run,
+    run_as_process,
+    stopped_before_each_step,
+)
 
-PATIENCE_S = 300.0  # Spark starts in seconds, and much later on a busy machine
 DAYS = 3
 EVERY_S = 100  # seconds between the records of a topic that spans days
 OF_DAYS = DAYS * 86_400 // EVERY_S
-
-# Runs a job whose process is killed at a place: argv is what is patched, at which call, the module.
-KILLED = """
-import importlib, os, runpy, signal, sys
-module, name, calls = sys.argv[1], sys.argv[2], int(sys.argv[3])
-owner = importlib.import_module(module)
-*path, name = name.split(".")
-for part in path:
-    owner = getattr(owner, part)
-real = getattr(owner, name)
-def dies(*given, **named):
-    global calls
-    calls -= 1
-    if calls == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return real(*given, **named)
-setattr(owner, name, dies)
-del sys.argv[:4]
-runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
-"""
 
 
 class Job:
@@ -57,37 +45,24 @@ class Job:
         self.out = out
         self._spark, self._house, self._name = spark, house, name
         self._arguments = ["--topics", topic, "--group", f"of-{topic}", "--out", out, *more]
-        self._command = [f"pyspark_seb.jobs.{name}", *given(house, *self._arguments)]
-        # It finds Spark's own environment: one core, so that two sessions fit on a machine.
-        self._environment = {**os.environ, **ENVIRONMENT}
-        self._environment["PYSPARK_SUBMIT_ARGS"] = (
-            "--master local[1] --driver-memory 1g --conf spark.ui.enabled=false "
-            "--driver-java-options '-XX:TieredStopAtLevel=1 -XX:+UseSerialGC' pyspark-shell"
-        )
 
     def run(self, *more: object, progress: Progress = lambda _: None) -> Result:
         all_of = [*self._arguments, *more]
         return run(self._spark, self._house, self._name, *all_of, progress=progress)
 
-    def run_as_process(self, *before: str, expected: int = 0) -> None:
-        done = subprocess.run(
-            [sys.executable, *(before or ("-m",)), *self._command],
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_S,
-            env=self._environment,
-        )
-        assert done.returncode == expected, done.stderr[-3000:]
+    def run_as_process(self) -> None:
+        assert run_as_process(self._house, self._name, *self._arguments) == 0
 
     def killed_at(self, module: str, name: str, calls: int = 1) -> None:
-        self.run_as_process("-c", KILLED, module, name, str(calls), expected=-9)
+        before = ("-c", KILLED, module, name, str(calls))
+        assert run_as_process(self._house, self._name, *self._arguments, before=before) == -9
 
     def killed_when(self, seen: Callable[[], object]) -> None:
         process = subprocess.Popen(
-            [sys.executable, "-m", *self._command],
+            command(self._house, self._name, *self._arguments),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=self._environment,
+            env=environment(),
             start_new_session=True,
         )
         until_s = time.monotonic() + PATIENCE_S
@@ -157,7 +132,7 @@ def test_records_that_are_lost_after_a_kill_are_neither_doubled_nor_taken_back(
     topic = house.name()
     house.produce(topic, 2_000)
     job = Job(spark, house, "pull", topic, tmp_path / "lake")
-    job.killed_at("pyspark_seb.pulling", "finish")
+    job.killed_at("pyspark_seb.jobs.steps.pulling", "finish")
     house.trim(topic, 500)
     house.produce(topic, 1_000)
     for _ in range(2):
@@ -173,7 +148,7 @@ def test_records_that_were_lost_at_first_are_not_doubled_by_the_next_run(
     house.commit(f"of-{topic}", topic, 100)
     house.trim(topic, 500)
     job = Job(spark, house, "pull", topic, tmp_path / "lake", "--skip-lost")
-    job.killed_at("pyspark_seb.pulling", "finish")
+    job.killed_at("pyspark_seb.jobs.steps.pulling", "finish")
     house.trim(topic, 700)
     job.run()
     assert job.read() == list(range(500, 2_000))

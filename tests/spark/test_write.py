@@ -11,7 +11,7 @@ import pytest
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
-from pyspark_seb.writer import BATCH_ID, QUERY_ID
+from pyspark_seb.writing.batch import BATCH_ID, QUERY_ID
 
 from tests.spark.conftest import House
 

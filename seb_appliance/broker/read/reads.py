@@ -24,7 +24,7 @@ from seb_appliance.broker.topics.topic import Topic, check_id, gone
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, OffsetExpiredError, OffsetOutOfRangeError
-from seb_appliance.formats.batch import Batch
+from seb_appliance.formats.batch import AnyBatch, Undecoded
 
 _NO_LIMIT: Final = limits.OFFSET_MAX + 1
 
@@ -89,7 +89,7 @@ class Collected:
         else:
             self.next_offset = min(header.last_offset + 1, self._end)  # over a gap, too
 
-    def _fitting(self, batch: Batch, begin: int, stop: int) -> int:
+    def _fitting(self, batch: AnyBatch, begin: int, stop: int) -> int:
         """The end (exclusive) of the records from `begin` on, before `stop`, that fit."""
         stop = min(stop, begin + self._room_records)
         before = _bytes_before(batch, begin)
@@ -103,12 +103,19 @@ class Collected:
         return begin + (fitting if self.slices else max(fitting, 1))
 
 
+def _as_stored(request: ReadRequest, ref: SectionRef, stretch: Stretch) -> bool:
+    """Whether the section's batches need not be decoded: none is to be cut at a fork offset."""
+    return request.as_stored and ref.last_offset < stretch.end
+
+
 def bytes_of(piece: BatchSlice) -> int:
     """The bytes of values, record keys and headers."""
     return _bytes_before(piece.batch, piece.end) - _bytes_before(piece.batch, piece.begin)
 
 
-def _bytes_before(batch: Batch, i: int) -> int:
+def _bytes_before(batch: AnyBatch, i: int) -> int:
+    if isinstance(batch, Undecoded):
+        return batch.items_bytes * i // batch.header.count  # as if all were of the same size
     columns = batch.columns
     size = columns.values.starts[i]
     if columns.keys is not None:
@@ -144,7 +151,7 @@ class ReadAhead:
         # The depth for each reader, and the time of its last read, oldest first.
         self._readers: OrderedDict[_Place, tuple[int, float]] = OrderedDict()
 
-    def moved(self, topic: Topic, offset: int, next_offset: int) -> None:
+    def moved(self, topic: Topic, offset: int, next_offset: int, *, as_stored: bool) -> None:
         """A read of old records from `offset` on stopped at `next_offset`."""
         known = self._readers.pop((topic.topic_id, offset), None)
         if next_offset == offset:
@@ -159,9 +166,12 @@ class ReadAhead:
         self._readers[topic.topic_id, next_offset] = (depth_bytes, now_s)
         if known is not None:
             fair_bytes = min(depth_bytes, AHEAD_BYTES_MAX // len(self._readers))
-            self.fetch(topic, next_offset, topic.log_end_offset, fair_bytes)
+            end = topic.log_end_offset
+            self.fetch(topic, next_offset, end, fair_bytes, as_stored=as_stored)
 
-    def fetch(self, topic: Topic, offset: int, end: int, size_bytes: int) -> None:
+    def fetch(
+        self, topic: Topic, offset: int, end: int, size_bytes: int, *, as_stored: bool
+    ) -> None:
         """Begin to fetch the sections from `offset` up to `end` that begin within `size_bytes`, as
         far as the index in memory reaches."""
         for _ in range(SECTIONS_MAX):
@@ -172,7 +182,7 @@ class ReadAhead:
                 return
             owner, rows, behind = found
             ref = self._catalog.section_ref(owner, rows, rows.row_of(offset))
-            if not self._sections.fetch_ahead(ref):
+            if not self._sections.fetch_ahead(ref, as_stored=as_stored):
                 return
             size_bytes -= ref.length
             offset = min(ref.last_offset + 1, behind)
@@ -185,7 +195,7 @@ class RecordPlace(NamedTuple):
     timestamp_us: int | None
 
 
-def _first_of(batch: Batch, offset: int, timestamp_us: int) -> RecordPlace | None:
+def _first_of(batch: AnyBatch, offset: int, timestamp_us: int) -> RecordPlace | None:
     """The first record from `offset` on with that timestamp or a later one."""
     offsets, timestamps = batch.offsets(), batch.columns.timestamps_us.tolist()
     for i in range(bisect_left(offsets, offset), len(timestamps)):
@@ -230,19 +240,22 @@ class Reads:
         if waits and offset == topic.log_end_offset and offset < until:
             return None
         collected = Collected(topic, offset, until, request)
-        old = False
+        old = False  # whether some of it was not in memory, or was fetched ahead
         while collected.wants_more:
             stretch = self._index.cached(topic, collected.next_offset)
             if stretch is None:
                 return None
             ref = self._ref(stretch, collected.next_offset)
             end = min(collected.end, stretch.end)
-            section = self._sections.cached(ref, collected.next_offset, end)
+            as_stored = _as_stored(request, ref, stretch)
+            section = self._sections.cached(ref, collected.next_offset, end, as_stored=as_stored)
             if section is None:
                 return None
             old = self._sections.was_fetched_ahead(ref) or old
             collected.take(section, stretch.end)
-        return self._result(topic, offset, collected, old=old)
+        if old:
+            self._ahead.moved(topic, offset, collected.next_offset, as_stored=request.as_stored)
+        return self._result(topic, collected)
 
     def wait_at_end(
         self, name: str, offset: int, seconds: float | None, owner: str, woken: Callable[[], None]
@@ -282,18 +295,25 @@ class Reads:
                 continue
             ref = self._ref(stretch, collected.next_offset)
             end = min(collected.end, stretch.end)
-            section = self._sections.cached(ref, collected.next_offset, end)
+            as_stored = _as_stored(request, ref, stretch)
+            section = self._sections.cached(ref, collected.next_offset, end, as_stored=as_stored)
             if section is None:
                 # Fetch at once all sections for which this answer has room.
                 behind = min(ref.last_offset + 1, stretch.end)
                 room_bytes = collected.room_bytes - ref.length
-                self._ahead.fetch(topic, behind, collected.end, room_bytes)
-                section = await self._read(topic, ref, collected.next_offset, end)
+                self._ahead.fetch(
+                    topic, behind, collected.end, room_bytes, as_stored=request.as_stored
+                )
+                section = await self._read(
+                    topic, ref, collected.next_offset, end, as_stored=as_stored
+                )
                 old = True
             if section is not None:
                 old = self._sections.was_fetched_ahead(ref) or old
                 collected.take(section, stretch.end)
-        return self._result(topic, offset, collected, old=old)
+        if old:
+            self._ahead.moved(topic, offset, collected.next_offset, as_stored=request.as_stored)
+        return self._result(topic, collected)
 
     def _topic(self, name: str, request: ReadRequest) -> Topic:
         topic = self._catalog.topic(name)
@@ -310,12 +330,12 @@ class Reads:
             raise
 
     async def _read(
-        self, topic: Topic, ref: SectionRef, offset: int, end: int
+        self, topic: Topic, ref: SectionRef, offset: int, end: int, *, as_stored: bool = False
     ) -> DecodedSection | None:
         """The section's batches from `offset` up to `end`; None if it was replaced meanwhile: look
         again. Raises as `read`."""
         try:
-            return await self._sections.read(ref, offset, end)
+            return await self._sections.read(ref, offset, end, as_stored=as_stored)
         except CorruptObjectError:
             if topic.deleted:
                 raise gone(topic) from None
@@ -416,10 +436,7 @@ class Reads:
             raise CorruptObjectError(f"the index of topic {stretch.owner.name!r} lacks {offset}")
         return self._catalog.section_ref(stretch.owner, rows, row)
 
-    def _result(self, topic: Topic, offset: int, collected: Collected, *, old: bool) -> ReadResult:
-        """`old`: some of it was not in memory, or was fetched ahead."""
-        if old:
-            self._ahead.moved(topic, offset, collected.next_offset)
+    def _result(self, topic: Topic, collected: Collected) -> ReadResult:
         self._counters.reads += 1
         self._counters.read_records += collected.count
         return ReadResult(

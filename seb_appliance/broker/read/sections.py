@@ -20,7 +20,7 @@ from seb_appliance.broker.ports import SectionRef, SectionSource, State
 from seb_appliance.broker.topics.topic import IndexRows, Topic, gone, owner_of
 from seb_appliance.errors import BadBatchError, CorruptObjectError, TopicNotFoundError
 from seb_appliance.formats import batch, batch_v1
-from seb_appliance.formats.batch import Batch
+from seb_appliance.formats.batch import AnyBatch, Undecoded
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
 KEPT_ROWS_MAX: Final = 65_536  # 4 MB
@@ -184,9 +184,9 @@ _AT_ONCE_BYTES: Final = 256 * limits.KIB  # are decoded without a thread: a thir
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """A decoded batch and its bytes as they lie in the bucket."""
+    """A batch, decoded unless it was asked for as it is stored, and its bytes in the bucket."""
 
-    batch: Batch
+    batch: AnyBatch
     stored: memoryview
 
 
@@ -234,14 +234,35 @@ class _Section:
         """Of the batches within `begin` up to `end` that are not decoded yet."""
         return sum(self._headers[i].inflated_bytes for i in self._missing(begin, end))
 
+    def as_stored(self, begin: int, end: int) -> DecodedSection | None:
+        """As `batches`, of which none is decoded for this; None if that is not possible. Raises
+        CorruptObjectError."""
+        found: DecodedSection = []
+        for i in self._range(begin, end):
+            header, item = self._headers[i], self._decoded[i]
+            if item is None:
+                if header.flags & batch.EXPLICIT_OFFSETS:
+                    return None
+                stored = self._bytes_of(i)
+                try:
+                    batch.stored_body(stored, 0, header)
+                except BadBatchError as error:
+                    raise _corrupt(self._ref, error.detail) from error
+                item = StoredBatch(Undecoded(header, stored), stored)
+            found.append(item)
+        return found
+
+    def _bytes_of(self, i: int) -> memoryview:
+        at = self._places[i]
+        return memoryview(self._data)[at : at + self._headers[i].total_bytes]
+
     def batches(self, begin: int, end: int) -> DecodedSection:
         """Those with offsets from `begin` up to `end`. Raises CorruptObjectError. Any thread may
         call this: at worst a batch is decoded twice."""
         for i in self._missing(begin, end):
-            at, header = self._places[i], self._headers[i]
-            stored = memoryview(self._data)[at : at + header.total_bytes]
+            stored = self._bytes_of(i)
             try:
-                self._decoded[i] = StoredBatch(batch.decode(self._data, at, header), stored)
+                self._decoded[i] = StoredBatch(batch.decode(stored, 0, self._headers[i]), stored)
             except BadBatchError as error:
                 raise _corrupt(self._ref, error.detail) from error
         batches = [self._decoded[i] for i in self._range(begin, end)]
@@ -273,7 +294,9 @@ class SectionReader:
         self._coming: dict[_Place, int] = {}
         self._unread: set[_Place] = set()
 
-    def cached(self, ref: SectionRef, begin: int, end: int) -> DecodedSection | None:
+    def cached(
+        self, ref: SectionRef, begin: int, end: int, *, as_stored: bool = False
+    ) -> DecodedSection | None:
         """As `read`, or None if that takes I/O or long work. Raises CorruptObjectError."""
         place = (ref.entry.seq, ref.at)
         kept = self._kept.get(place)
@@ -287,17 +310,18 @@ class SectionReader:
             if data is None:
                 return None
             section = _Section(data, ref)
-        if section.missing_bytes(begin, end) > _AT_ONCE_BYTES:
-            self._keep(place, section)
-            return None
-        batches = section.batches(begin, end)
+        batches = section.as_stored(begin, end) if as_stored else None
+        if batches is None and section.missing_bytes(begin, end) <= _AT_ONCE_BYTES:
+            batches = section.batches(begin, end)
         self._keep(place, section)
         return batches
 
-    async def read(self, ref: SectionRef, begin: int, end: int) -> DecodedSection:
-        """At least the section's batches with offsets from `begin` up to `end`. Raises
-        CorruptObjectError, StoreError."""
-        batches = self.cached(ref, begin, end)
+    async def read(
+        self, ref: SectionRef, begin: int, end: int, *, as_stored: bool = False
+    ) -> DecodedSection:
+        """At least the section's batches with offsets from `begin` up to `end`. `as_stored`: not
+        decoded, if possible. Raises CorruptObjectError, StoreError."""
+        batches = self.cached(ref, begin, end, as_stored=as_stored)
         if batches is not None:
             return batches
         place = (ref.entry.seq, ref.at)
@@ -305,11 +329,15 @@ class SectionReader:
         if kept is not None:
             section = kept[0]
         else:
-            task = self._under_way.get(place) or self._begin(ref, begin, end)
+            needed = (0, 0) if as_stored else (begin, end)
+            task = self._under_way.get(place) or self._begin(ref, *needed)
             section = await asyncio.shield(task)  # a reader that leaves must not end it for others
+        if as_stored and (batches := section.as_stored(begin, end)) is not None:
+            self._keep(place, section)
+            return batches
         return await self._decoded(place, section, begin, end)
 
-    def fetch_ahead(self, ref: SectionRef) -> bool:
+    def fetch_ahead(self, ref: SectionRef, *, as_stored: bool = False) -> bool:
         """Begin to fetch a section that is needed soon, unless it is in memory or under way. False
         when enough are under way."""
         place = (ref.entry.seq, ref.at)
@@ -326,7 +354,8 @@ class SectionReader:
                 self._unread.add(place)
 
         self._coming[place] = ref.length
-        self._begin(ref, ref.base_offset, ref.last_offset + 1).add_done_callback(arrived)
+        needed = (0, 0) if as_stored else (ref.base_offset, ref.last_offset + 1)
+        self._begin(ref, *needed).add_done_callback(arrived)
         self._counters.fetched_ahead += 1
         return True
 
@@ -339,10 +368,17 @@ class SectionReader:
         return True
 
     def _begin(self, ref: SectionRef, begin: int, end: int) -> asyncio.Task[_Section]:
+        """Fetch the section, and decode its batches with offsets from `begin` up to `end`."""
         place = (ref.entry.seq, ref.at)
+
+        def ended(task: asyncio.Task[_Section]) -> None:
+            self._under_way.pop(place, None)
+            if not task.cancelled():
+                task.exception()  # nobody retrieves it if the readers have left
+
         task = asyncio.create_task(self._fetch(ref, begin, end))
         self._under_way[place] = task
-        task.add_done_callback(lambda _: self._under_way.pop(place, None))
+        task.add_done_callback(ended)
         return task
 
     async def _fetch(self, ref: SectionRef, begin: int, end: int) -> _Section:

@@ -15,10 +15,10 @@ import argparse
 import sys
 from contextlib import suppress
 
-from pyspark_seb import compacting
-from pyspark_seb.compacting import Access
 from pyspark_seb.errors import ApplianceError, ConflictError
 from pyspark_seb.jobs.frame import Job, Result, Run
+from pyspark_seb.jobs.steps import compacting
+from pyspark_seb.jobs.steps.compacting import Access
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,8 +52,9 @@ def work(run: Run) -> Result:
                 sentence = f"{wanted.dirty_bytes} bytes of {asked.topic} would be compacted."
                 return Result(sentence, figures)
             with compacting.kept_alive(access, wanted):
-                run.step(f"compacting the offsets up to {wanted.last_offset}")
-                compacting.compact(run.spark, access, wanted, asked.tasks)
+                names = compacting.compact(run, access, wanted)
+                run.step("handing the segments over")
+                compacting.hand_over(appliance, wanted, names)
                 run.step("waiting for the appliance to check the segments")
                 outcome = compacting.outcome(appliance, wanted, asked.wait)
         finally:

@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
@@ -22,6 +21,7 @@ from pyspark.sql import functions as sql
 
 from pyspark_seb.client import Appliance
 from pyspark_seb.jobs.failures import Failure, failure_of
+from pyspark_seb.jobs.steps.meanwhile import meanwhile
 from seb_appliance import limits
 
 EXIT_FAILED: Final = 1
@@ -180,27 +180,18 @@ class _Lines:
         )
 
 
-@contextmanager
-def _stages(run: Run) -> Iterator[None]:
+def _stages(run: Run) -> AbstractContextManager[None]:
     """Meanwhile, say from time to time how many tasks of Spark's stages are done."""
-    over = threading.Event()
 
     def watch() -> None:
-        while not over.wait(PROGRESS_S):
-            with suppress(Exception):  # Spark Connect has no tracker; Spark may be ending
-                tracker = SparkSession.active().sparkContext.statusTracker()
-                for number in tracker.getActiveStageIds():
-                    if stage := tracker.getStageInfo(number):
-                        done, of = stage.numCompletedTasks, stage.numTasks
-                        run.step(f"Spark: stage {number}: {done} of {of} tasks")
+        with suppress(Exception):  # Spark Connect has no tracker; Spark may be ending
+            tracker = SparkSession.active().sparkContext.statusTracker()
+            for number in tracker.getActiveStageIds():
+                if stage := tracker.getStageInfo(number):
+                    done, of = stage.numCompletedTasks, stage.numTasks
+                    run.step(f"Spark: stage {number}: {done} of {of} tasks")
 
-    thread = threading.Thread(target=watch, name="progress", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return meanwhile("progress", PROGRESS_S, watch)
 
 
 def add_reading(made: argparse.ArgumentParser) -> None:

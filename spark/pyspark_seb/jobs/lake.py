@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from pyspark_seb import pulling
 from pyspark_seb.errors import BadOptionError, LakeError
 from pyspark_seb.jobs import frame
 from pyspark_seb.jobs.folders import Folder
 from pyspark_seb.jobs.frame import Progress, Run
+from pyspark_seb.jobs.steps import pulling
+from pyspark_seb.jobs.steps.pulling import Pull
 from pyspark_seb.options import read_options
-from pyspark_seb.pulling import Pull
 from seb_appliance.formats.lake.columns import columns_of
 from seb_appliance.formats.lake.tables import RAW, Column
 from seb_appliance.lake.rows import RowMaker

@@ -17,8 +17,7 @@ from pyspark.sql import functions as sql
 
 from pyspark_seb.errors import LakeError
 from pyspark_seb.jobs.frame import Job, Result, Run
-
-COLUMNS = ("key", "value", "headers", "timestamp")
+from pyspark_seb.jobs.steps.appending import append
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,13 +46,7 @@ def work(run: Run) -> Result:
         count = records.count()
         sentence = f"{count} records would be appended to {asked.to_topic}."
         return Result(sentence, {**figures, "records": count})
-    run.step(f"appending the offsets {span} to {asked.to_topic}")
-    # A topic has one order, so there is one task that appends.
-    ordered = records.repartition(1).sortWithinPartitions("offset")
-    kept = [name for name in COLUMNS if name in records.columns]
-    appended = ordered.select(*kept).write.format("seb").mode("append")
-    producer_id = f"replay.{asked.from_topic}.{span}"
-    appended.options(**run.access, topic=asked.to_topic, producerId=producer_id).save()
+    append(run, records, asked.to_topic, ["offset"], f"replay.{asked.from_topic}.{span}")
     return Result(f"{asked.to_topic} has the offsets {span} of {asked.from_topic}.", figures)
 
 

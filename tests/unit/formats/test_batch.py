@@ -5,11 +5,10 @@ from __future__ import annotations
 import struct
 
 import pytest
-from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
@@ -149,6 +148,7 @@ BAD_HEADERS = {
     "a range with gaps and no offsets": {"last_offset": 6},
     "a wrong smallest timestamp": {"smallest_timestamp_us": 6},
     "a wrong largest timestamp": {"largest_timestamp_us": 8},
+    "another timestamp than the only one": {"smallest_timestamp_us": 6, "largest_timestamp_us": 6},
     "a wrong CRC of the body": {"body_crc": 1},
 }
 

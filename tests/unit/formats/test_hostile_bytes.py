@@ -15,12 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from backports import zstd
 from crc32c import crc32c
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.errors import BadBatchError
 from seb_appliance.formats import batch, batch_v1, entry, segment
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s

@@ -10,13 +10,13 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import msgspec  # noqa: E402
-from pyspark_seb.columns import (  # noqa: E402  # noqa: E402
+from pyspark_seb.arrow.columns import (  # noqa: E402  # noqa: E402
     ArrowBatches,
     arrow_schema,
     spark_schema,
 )
-from pyspark_seb.headers import RAW, packed_of, pairs_of  # noqa: E402
-from pyspark_seb.rows import BATCH_BYTES, RowSchema, record_batches  # noqa: E402
+from pyspark_seb.arrow.headers import RAW, packed_of, pairs_of  # noqa: E402
+from pyspark_seb.arrow.rows import BATCH_BYTES, RowSchema, record_batches  # noqa: E402
 
 from seb_appliance.formats import batch  # noqa: E402
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s  # noqa: E402

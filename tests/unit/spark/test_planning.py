@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
-from pyspark_seb import stream_reader
 from pyspark_seb.errors import TopicChangedError
 from pyspark_seb.options import (
     RECORDS_PER_TASK,
@@ -19,8 +18,9 @@ from pyspark_seb.options import (
     share,
     split,
 )
-from pyspark_seb.reading import RangePartition, partitions_of
-from pyspark_seb.stream_reader import SebStreamReader, next_end
+from pyspark_seb.reading import stream as stream_reader
+from pyspark_seb.reading.ranges import RangePartition, partitions_of
+from pyspark_seb.reading.stream import SebStreamReader, next_end
 
 COUNTS = st.integers(0, 3 * RECORDS_PER_TASK)
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark_seb.reading import ahead
+from pyspark_seb.reading.ranges import ahead
 
 WAIT_S = 10.0
 

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark_seb.errors import BatchTooOldError
-from pyspark_seb.stream_writer import check_remembered, newest_batch
+from pyspark_seb.writing.stream import check_remembered, newest_batch
 
 DAY_S = 86_400
 

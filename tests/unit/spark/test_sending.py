@@ -8,11 +8,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from pyspark.sql.types import BinaryType, StructField, StructType, TimestampType
-from pyspark_seb import writer as sending
+from pyspark_seb.arrow.rows import RowSchema, record_batches
 from pyspark_seb.client import Answer, Appliance
 from pyspark_seb.errors import ApplianceError, RowsChangedError
-from pyspark_seb.rows import RowSchema, record_batches
-from pyspark_seb.writer import Gathered, Producer
+from pyspark_seb.writing import batch as sending
+from pyspark_seb.writing.batch import Gathered, Producer
 
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s

@@ -74,6 +74,7 @@ def read_request(call: Call) -> ReadRequest:
         wait_ms=parameters.duration_ms(query.get("wait", "0"), "wait", largest=limits.WAIT_MS_MAX),
         owner=call.owner,
         topic_id=parameters.topic_id(query),
+        as_stored=query.get("format") == "batch",
     )
 
 

@@ -61,7 +61,7 @@ async def test_a_sequential_reader_of_old_records_is_many_times_faster(
     assert cold.source.reads == SECTIONS, "nothing is fetched twice, or beyond the end"
     assert 0 < cold.broker.counters.fetched_ahead < SECTIONS
     cold.broker._reads._sections._kept.clear()
-    monkeypatch.setattr(read_ahead.ReadAhead, "moved", lambda *_: None)
+    monkeypatch.setattr(read_ahead.ReadAhead, "moved", lambda *_, **__: None)
     without_s = await read_all(cold)
     assert without_s > (SECTIONS - 1) * DELAY_S
     assert with_read_ahead_s < without_s / 5

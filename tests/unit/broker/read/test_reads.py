@@ -1,6 +1,8 @@
 """Reading by offset, by time, from the end, and waiting there."""
 
 import asyncio
+import itertools
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -47,6 +49,35 @@ async def test_max_bytes_is_soft_at_least_one_record_comes(house: House) -> None
     assert await house.values("t", max_bytes=1) == [b"x" * 100]
     assert await house.values("t", max_bytes=200) == [b"x" * 100, b"y" * 100]
     assert await house.values("t", max_bytes=299) == [b"x" * 100, b"y" * 100]
+
+
+async def test_what_is_read_as_it_is_stored_are_the_same_slices(house: House) -> None:
+    await three_entries(house)
+    for begin, until in itertools.combinations(range(6), 2):
+        for most in range(1, 6):
+            asked = ReadRequest(From(offset=begin), From(offset=until), most)
+            plain = await house.broker.read("t", asked)
+            house.broker._reads._sections._kept.clear()
+            stored = await house.broker.read("t", replace(asked, as_stored=True))
+            assert all(isinstance(piece.batch, batch.Undecoded) for piece in stored.slices)
+            assert stored.next_offset == plain.next_offset
+            assert [(piece.begin, piece.end, piece.stored) for piece in stored.slices] == [
+                (piece.begin, piece.end, piece.stored) for piece in plain.slices
+            ]
+
+
+async def test_max_bytes_of_what_is_read_as_it_is_stored_leaves_no_record_behind(
+    house: House,
+) -> None:
+    await house.appended("t", *[b"x" * 100] * 50)
+    for max_bytes in (1, 250, 4_000, 10_000):
+        asked = ReadRequest(max_bytes=max_bytes, start=From(offset=0), as_stored=True)
+        seen = 0
+        while seen < 50:
+            house.broker._reads._sections._kept.clear()
+            result = await house.broker.read("t", replace(asked, start=From(offset=seen)))
+            assert 1 <= result.next_offset - seen <= max(1, max_bytes // 100)
+            seen = result.next_offset
 
 
 async def test_the_last_n_and_latest(house: House) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -101,6 +103,56 @@ async def test_a_damaged_batch_does_not_hinder_those_who_ask_for_another(
     for _ in range(2):
         with pytest.raises(CorruptObjectError):
             await reader.read(ref, 12, 13)
+
+
+async def test_an_error_that_comes_after_the_reader_left_is_nobodys(
+    source: Source, reader: SectionReader
+) -> None:
+    told: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    asked, answers = asyncio.Event(), asyncio.Event()
+
+    async def fail(ref: SectionRef) -> bytes:
+        asked.set()
+        await answers.wait()
+        raise CorruptObjectError("damaged")
+
+    source.read = fail  # type: ignore[method-assign]
+    reading = asyncio.create_task(reader.read(source.put(1), 0, 1))
+    await asked.wait()
+    reading.cancel()
+    answers.set()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await asyncio.sleep(0)
+    gc.collect()
+    assert told == []
+
+
+async def test_what_is_handed_out_as_it_is_stored_is_not_decoded(
+    source: Source, reader: SectionReader, decoded: list[int]
+) -> None:
+    ref, ahead = source.put(1, size=100_000), source.put(2)
+    reader.fetch_ahead(ahead, as_stored=True)
+    found = await reader.read(ref, 4, 20, as_stored=True)
+    assert bases_of(found) == [3, 6, 9, 12, 15, 18]
+    data = b"".join(item.stored for item in found)
+    assert data in source.data[1]
+    assert len(data) == sum(item.batch.header.total_bytes for item in found)
+    assert len(reader.cached(ref, 0, 30, as_stored=True) or ()) == 10
+    assert len(await reader.read(ahead, 0, 30, as_stored=True)) == 10
+    assert (decoded, source.asked) == ([], 2)
+    assert found[0].batch.columns.values.get(0) == b"3" + b"x" * 100_000
+    assert list(found[0].batch.offsets()) == [3, 4, 5]
+
+
+async def test_a_damaged_batch_is_not_handed_out_as_it_is_stored(
+    source: Source, reader: SectionReader
+) -> None:
+    ref = source.put(1, damaged=4)
+    assert bases_of(await reader.read(ref, 9, 12, as_stored=True)) == [9]
+    with pytest.raises(CorruptObjectError):
+        await reader.read(ref, 9, 13, as_stored=True)
 
 
 async def test_large_batches_are_decoded_in_a_thread(source: Source, reader: SectionReader) -> None:

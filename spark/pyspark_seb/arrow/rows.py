@@ -19,9 +19,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from pyspark_seb.columns import PAIR
+from pyspark_seb.arrow.columns import PAIR
+from pyspark_seb.arrow.headers import packed_of
 from pyspark_seb.errors import BadOptionError
-from pyspark_seb.headers import packed_of
 from seb_appliance import limits
 from seb_appliance.formats import batch as formats
 from seb_appliance.formats import segment
@@ -144,9 +144,10 @@ def _binary(column: pa.Array) -> BinaryColumn:
     first, last = starts[0], starts[-1]
     view = memoryview(data)[first:last] if data is not None else memoryview(b"")
     if first:
-        starts = memoryview(
-            pc.subtract(pa.array(starts, pa.int32()), pa.scalar(first, pa.int32())).buffers()[1]
-        ).cast("i")
+        numbers = [None, starts_buffer]
+        absolute = pa.Array.from_buffers(pa.int32(), len(starts), numbers, offset=column.offset)
+        starts = memoryview(pc.subtract(absolute, pa.scalar(first, pa.int32())).buffers()[1])
+        starts = starts.cast("i")
     return BinaryColumn(starts, view)
 
 

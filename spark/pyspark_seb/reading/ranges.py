@@ -16,8 +16,8 @@ from crc32c import crc32c
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from pyspark_seb.arrow.columns import ArrowBatches, arrow_schema
 from pyspark_seb.client import Appliance, Connection
-from pyspark_seb.columns import ArrowBatches, arrow_schema
 from pyspark_seb.errors import (
     ApplianceError,
     CompactedError,

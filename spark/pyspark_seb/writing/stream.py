@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import StructType
 
 from pyspark_seb.errors import BadOptionError, BatchTooOldError, SebSparkError
-from pyspark_seb.writer import BATCH_ID, QUERY_ID, Written, checked, this_task, write_rows
+from pyspark_seb.writing.batch import BATCH_ID, QUERY_ID, Written, checked, this_task, write_rows
 from seb_appliance import limits
 
 CLOCKS_DIFFER_S: Final = 3600.0  # of Spark's driver and of the appliance, at most

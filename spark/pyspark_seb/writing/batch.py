@@ -27,6 +27,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyspark_seb.arrow.rows import RowSchema, record_batches
 from pyspark_seb.client import Answer, Appliance
 from pyspark_seb.errors import (
     ApplianceError,
@@ -35,7 +36,6 @@ from pyspark_seb.errors import (
     SebSparkError,
 )
 from pyspark_seb.options import WriteOptions, write_options
-from pyspark_seb.rows import RowSchema, record_batches
 from seb_appliance import limits
 from seb_appliance.formats import batch as formats
 

@@ -39,7 +39,7 @@ from pyspark_seb.options import (
     split,
     start_of,
 )
-from pyspark_seb.reading import RangePartition, partitions_of, read_partition
+from pyspark_seb.reading.ranges import RangePartition, partitions_of, read_partition
 
 # A stream that waits asks so seldom, and a stop of the query takes so long at most.
 WAIT_S: Final = 2

@@ -18,8 +18,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from pyspark_seb.arrow.headers import pairs_of
 from pyspark_seb.declared import COLUMNS
-from pyspark_seb.headers import pairs_of
 from seb_appliance.formats import arrow
 from seb_appliance.formats import batch as formats
 from seb_appliance.formats.batch import Batch
@@ -109,7 +109,7 @@ class ArrowBatches:
         for at, header in formats.walk(stored):
             if header.last_offset < start or header.base_offset >= end:
                 continue
-            part = self._of(formats.decode(stored, at, header), start, end)
+            part = self._of(arrow.decode(stored, at, header), start, end)
             if part.num_rows:
                 self._parts.append(part)
                 self._records += part.num_rows
@@ -122,7 +122,8 @@ class ArrowBatches:
         if len(self._parts) == 1:
             yield self._parts[0]
         elif self._parts:
-            yield pa.concat_batches(self._parts)
+            # Not concat_batches, which pyarrow 11 lacks.
+            yield from pa.Table.from_batches(self._parts).combine_chunks().to_batches()
         self._parts = []
         self._records = self._bytes = 0
 

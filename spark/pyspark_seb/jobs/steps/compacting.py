@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from http.client import HTTPException
 from typing import Final
 from urllib.parse import urlsplit
@@ -21,27 +21,28 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import StorageLevel
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as sql
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceArrowWriter,
-    DataSourceReader,
-    InputPartition,
-    WriterCommitMessage,
-)
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pyspark_seb.arrow.columns import STORED_SCHEMA
+from pyspark_seb.arrow.rows import SegmentPlace, segment_of
 from pyspark_seb.client import Appliance, Connection
-from pyspark_seb.columns import STORED_SCHEMA
 from pyspark_seb.errors import ApplianceError
+from pyspark_seb.jobs.frame import Run
+from pyspark_seb.jobs.steps.meanwhile import meanwhile
 from pyspark_seb.options import ReadOptions, TopicRange, read_options, split
-from pyspark_seb.reading import RangePartition, partitions_of, read_partition
-from pyspark_seb.rows import SegmentPlace, segment_of
+from pyspark_seb.reading.ranges import RangePartition, partitions_of, read_partition
 from seb_appliance import limits
 
 PAUSE_S: Final = 1.0
 UPLOAD_ATTEMPTS: Final = 5
+STRIPES: Final = 10_000  # parts of the offsets whose sizes are counted
+NAMES: Final = "segment int, name string"
+HEARTBEAT_S: Final = 60.0
+POLL_S: Final = 0.5
+_OF_A_RECORD_BYTES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +92,7 @@ class Access:
 
 
 class CompactionSource(DataSource):
-    """Options: `url`, `tokenFile`, `minPartitions`, `compaction` (its text), and to write `bases`,
-    where the segments begin (JSON)."""
+    """Options: `url`, `tokenFile`, `minPartitions`, `compaction` (its text)."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         self.options = options
@@ -108,11 +108,6 @@ class CompactionSource(DataSource):
         given = {name: self.options[name] for name in ("url", "tokenFile", "minPartitions")}
         options = read_options({**given, "topics": self._wanted.topic, "transport": "direct"})
         return CompactionReader(options, schema, self._wanted)
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        assert not overwrite, schema
-        access = Access(self.options["url"], self.options["tokenFile"])
-        return CompactionWriter(access, self._wanted, json.loads(self.options["bases"]))
 
     @property
     def _wanted(self) -> Compaction:
@@ -134,51 +129,21 @@ class CompactionReader(DataSourceReader):
         return read_partition(self._options, partition, self._schema)
 
 
-@dataclass
-class Stored(WriterCommitMessage):
-    """The names of the segments that a task has stored, by their number."""
-
-    names: dict[int, str]
-
-
-class CompactionWriter(DataSourceArrowWriter):
-    """Rows of STORED_SCHEMA and the number of their `segment`; a task has whole segments, in the
-    order of their offsets. A task that is tried again stores them under other names."""
-
-    def __init__(self, access: Access, wanted: Compaction, bases: Sequence[int]) -> None:
-        self._access = access
-        self._wanted = wanted
-        self._bases = bases
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Stored:
-        names: dict[int, str] = {}
-        with closing(self._access.open()) as appliance:
-            for number, records in _segments(iterator):
-                place = self._place(number)
-                body = segment_of(place, records)
-                names[number] = upload(appliance, self._wanted, place, body)
-        return Stored(names)
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        names: dict[int, str] = {}
-        for message in messages:
-            assert isinstance(message, Stored), message
-            names |= message.names
-        wanted = self._wanted
-        listed = [names[number] for number in range(len(self._bases))]
-        body = {"compaction": wanted.compaction, "segments": listed}
-        with closing(self._access.open()) as appliance:
-            appliance.send("POST", f"/v1/topics/{wanted.topic}/segments", body)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """The appliance removes segments that were not handed over."""
-
-    def _place(self, number: int) -> SegmentPlace:
-        """It answers for the offsets up to the next one's."""
-        wanted = self._wanted
-        bases = [*self._bases, wanted.last_offset + 1]
-        ends = bases[number], bases[number + 1] - 1
-        return SegmentPlace(wanted.topic_id, bytes.fromhex(wanted.bucket_id), *ends)
+def store(
+    access: Access, wanted: Compaction, bases: Sequence[int], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Rows of STORED_SCHEMA and the number of their `segment` become segments, and rows of NAMES. A
+    task has whole segments, in the order of their offsets; one that is tried again stores them
+    under other names. Raises ApplianceError."""
+    ends = [*bases[1:], wanted.last_offset + 1]  # each answers for the offsets up to the next one's
+    with closing(access.open()) as appliance:
+        for number, records in _segments(batches):
+            bucket_id = bytes.fromhex(wanted.bucket_id)
+            place = SegmentPlace(wanted.topic_id, bucket_id, bases[number], ends[number] - 1)
+            name = upload(appliance, wanted, place, segment_of(place, records))
+            yield pa.RecordBatch.from_arrays(
+                [pa.array([number], pa.int32()), pa.array([name])], ["segment", "name"]
+            )
 
 
 def _segments(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -239,12 +204,6 @@ def upload(appliance: Appliance, wanted: Compaction, place: SegmentPlace, body: 
     raise ApplianceError("PUT of a segment", 0, "unreachable", why, {})
 
 
-STRIPES: Final = 10_000  # parts of the offsets whose sizes are counted
-HEARTBEAT_S: Final = 60.0
-POLL_S: Final = 0.5
-_OF_A_RECORD_BYTES: Final = 24
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """`state`: `in_force`, `refused`, or the last one seen within the time; `reason`: why."""
@@ -259,9 +218,10 @@ def begin(appliance: Appliance, topic: str) -> Compaction:
     return Compaction(**{name: found[name] for name in Compaction.__dataclass_fields__})
 
 
-def compact(spark: SparkSession, access: Access, wanted: Compaction, tasks: int) -> None:
-    """Store segments that hold what stays, and hand them over. `tasks`: at least so many read.
-    Raises what Spark makes of ApplianceError and the like."""
+def compact(run: Run, access: Access, wanted: Compaction) -> list[str]:
+    """Store segments that hold what stays: their names, in the order of offsets. Raises what Spark
+    makes of ApplianceError and the like."""
+    spark, tasks = run.spark, run.asked.tasks
     spark.dataSource.register(CompactionSource)
     options = {**access.options, "compaction": wanted.text, "minPartitions": str(tasks)}
     records = spark.read.format(CompactionSource.name()).options(**options).load()
@@ -270,17 +230,25 @@ def compact(spark: SparkSession, access: Access, wanted: Compaction, tasks: int)
         kept = _without_old_tombstones(newest, wanted)
         stripe = f"(offset - {wanted.base_offset}) div {_stripe(wanted)}"
         kept = kept.withColumn("stripe", sql.expr(stripe))
+        run.step(f"reading the offsets up to {wanted.last_offset}")
         sizes = {row.stripe: row.size for row in kept.groupBy("stripe").agg(_size()).collect()}
         segments = segments_of(sizes, wanted.segment_bytes)
         rows = [(number, i) for i, stripes in enumerate(segments) for number in stripes]
         numbers = sql.broadcast(spark.createDataFrame(rows, "stripe long, segment int"))
         numbered = kept.join(numbers, "stripe").drop("stripe")
         grouped = numbered.repartition(len(segments), "segment").sortWithinPartitions("offset")
-        writer = grouped.write.format(CompactionSource.name()).mode("append")
-        bases = json.dumps(bases_of(segments, wanted))
-        writer.options(**options, bases=bases).save()
+        run.step(f"storing {len(segments)} segments")
+        storing = partial(store, access, wanted, bases_of(segments, wanted))
+        stored = grouped.mapInArrow(storing, NAMES).collect()
+        return [row.name for row in sorted(stored)]
     finally:
         newest.unpersist()
+
+
+def hand_over(appliance: Appliance, wanted: Compaction, names: Sequence[str]) -> None:
+    """Have the appliance check the segments, and activate them. Raises ApplianceError."""
+    body = {"compaction": wanted.compaction, "segments": names}
+    appliance.send("POST", f"/v1/topics/{wanted.topic}/segments", body)
 
 
 def outcome(appliance: Appliance, wanted: Compaction, wait_s: float) -> Outcome:
@@ -294,26 +262,14 @@ def outcome(appliance: Appliance, wanted: Compaction, wait_s: float) -> Outcome:
         time.sleep(POLL_S)
 
 
-@contextmanager
-def kept_alive(access: Access, wanted: Compaction) -> Iterator[None]:
+def kept_alive(access: Access, wanted: Compaction) -> AbstractContextManager[None]:
     """Ask the appliance for the compaction regularly, so that it does not expire."""
-    over = threading.Event()
 
     def ask() -> None:
-        with closing(access.open()) as appliance:
-            while not over.wait(HEARTBEAT_S):
-                try:
-                    appliance.get(wanted.path)
-                except ApplianceError:
-                    return  # the next request of the job itself shows why
+        with closing(access.open()) as appliance, suppress(ApplianceError):
+            appliance.get(wanted.path)  # the next request of the job itself shows what is wrong
 
-    thread = threading.Thread(target=ask, name="compaction", daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+    return meanwhile("compaction", HEARTBEAT_S, ask)
 
 
 def _newest(records: DataFrame) -> DataFrame:

@@ -1,0 +1,1 @@
+"""What several jobs do, or one in many parts."""

@@ -1,0 +1,1 @@
+"""Ranges of offsets are planned, and read by tasks."""

@@ -1,0 +1,1 @@
+"""Rows are appended to topics, each once however often a task runs."""
