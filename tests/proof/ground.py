@@ -18,11 +18,12 @@ from seb_appliance.formats import entry
 from seb_appliance.state.tables import state_digest
 from seb_appliance.storage.layout import Mode
 from tests.crash.arena import Arena, Place, directory_arena, s3_arena
-from tests.proof import kafka, queues, workers
+from tests.proof import contending, kafka, queues, workers
 from tests.proof.calling import Caller, Crowd
 from tests.proof.check_state import PROGRESS_S
 from tests.proof.checker import require
 from tests.proof.history import Commit, Read, Rebuilt, TakeOver
+from tests.proof.judges import judging
 from tests.proof.lake import SETTINGS, TABLES, Lake
 from tests.support.process import SebProcess
 from tests.support.producer import Doors
@@ -64,6 +65,8 @@ class Ground:
         self.may_fail: set[int] = set()
         """Ports of processes that had no memory or no disk: they may print what they died of."""
         self.lake: Lake | None = None
+        self.opinions: list[judging.Opinion] = []
+        """Of other projects' judges on the history, in the end."""
         self._topics: tuple[str, ...] = (*workers.TOPICS, workers.KEYED)
         self._kafka = False
 
@@ -92,6 +95,8 @@ class Ground:
             await self.asked("PUT", f"/v1/topics/{topic}", settings)
         self.serve_from(self.seb)
         self._tasks = workers.start(self.crowd, crew)
+        if crew is None:
+            self._tasks += workers.start(self.crowd, contending.CREW)
         if by_kafka and crew is None:
             self._tasks += workers.start(self.crowd, kafka.CREW)
         if queue_workers:
@@ -237,6 +242,8 @@ class Ground:
         for beginning, digest in (await self.arena.rebuilt_states()).items():
             history.rebuilt.append(Rebuilt(f"the state {beginning}", live, digest))
         require(history)
+        self.opinions = await asyncio.to_thread(judging.opinions, history)
+        judging.require(self.opinions)
         await self.arena.require_sound(self.seb)
 
     async def _compacted(self) -> None:

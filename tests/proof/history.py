@@ -68,12 +68,14 @@ class Read(Call):
 
 @dataclass(slots=True)
 class Commit(Call):
-    """`reset`: an authorised way back. For a `look`, `offset` is what was found."""
+    """`reset`: an authorised way back. For a `look`, `offset` is what was found. `expected`: only
+    from there."""
 
     group: str = ""
     topic: str = ""
     offset: int = 0
     kind: Literal["commit", "reset", "look"] = "commit"
+    expected: int | None = None
 
 
 @dataclass(slots=True)
@@ -92,6 +94,16 @@ class QueueCall(Call):
     kind: Literal["take", "ack", "retry", "reject", "forget"] = "take"
     records: tuple[tuple[str, int, str | None], ...] = ()
     results: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class RegisterCall(Call):
+    """Of a topic or a lease for which several workers contend. `number`: the id of the topic, the
+    generation of the lease; 0, if none was told."""
+
+    register: str = ""
+    kind: str = ""
+    number: int = 0
 
 
 @dataclass(slots=True)
@@ -140,6 +152,7 @@ class History:
     commits: list[Commit] = field(default_factory=list)
     key_calls: list[KeyCall] = field(default_factory=list)
     queue_calls: list[QueueCall] = field(default_factory=list)
+    register_calls: list[RegisterCall] = field(default_factory=list)
     dead_letters: list[tuple[str, int]] = field(default_factory=list)
     take_overs: list[TakeOver] = field(default_factory=list)
     rebuilt: list[Rebuilt] = field(default_factory=list)
@@ -162,7 +175,10 @@ class History:
 
     @property
     def _kinds(self) -> tuple[Sequence[Call], ...]:
-        return self.writes, self.reads, self.commits, self.key_calls, self.queue_calls
+        return (
+            *(self.writes, self.reads, self.commits, self.key_calls, self.queue_calls),
+            self.register_calls,
+        )
 
 
 def offsets(first: int, count: int) -> Sequence[int]:

@@ -46,7 +46,7 @@ def told_too_early_that_a_lease_has_ended(history: History) -> None:
     look_at_a_queue(history)
     history.gone_home.add("v")
     end = history.queue_calls[3]
-    later = replace(end, sent_s=end.sent_s + 1, answered_s=end.answered_s + 1, worker="v")
+    later = replace(end, sent_s=end.sent_s + 1.2, answered_s=end.answered_s + 1, worker="v")
     end.results = ("lease_ended",)
     history.queue_calls.insert(4, later)
 

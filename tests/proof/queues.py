@@ -25,7 +25,7 @@ SETTINGS: Final = {
     "retry": {"min_ms": 1, "max_ms": 20},
     "dead_letter": DEAD,
 }
-_FORGOTTEN_MS: Final = 1_000
+FORGOTTEN_MS: Final = 1_000
 _ENDS: Final = ("ack", "retry", "reject", "forget")
 _OFTEN: Final = (85, 8, 4, 3)
 _WITHIN_S: Final = 60.0
@@ -59,7 +59,7 @@ async def end(caller: Caller, kind: str, rows: list[dict[str, Any]]) -> None:
     """Again and again, until there is an answer."""
     path = "extend" if kind == "forget" else kind
     body: dict[str, Any] = {"deliveries": [row["delivery"] for row in rows]}
-    body |= {"lease_ms": _FORGOTTEN_MS} if kind == "forget" else {}
+    body |= {"lease_ms": FORGOTTEN_MS} if kind == "forget" else {}
     places = tuple((row["topic"], row["offset"], row["key"]) for row in rows)
     told = None
     while told is None and not caller.crowd.stopping.is_set():

@@ -77,6 +77,7 @@ def page(results: list[Result], told: Mapping[str, str]) -> str:
         f"<p>{summary}</p>",
         "<h2>Parts</h2>",
         _table_of_parts(results),
+        _judges(results),
         "<h2>Faults by kind</h2>" + bars(dict(faults.most_common())) if faults else "",
         *(_part(result) for result in results),
         "<h2>What is held against every history</h2>",
@@ -107,6 +108,27 @@ def _table_of_parts(results: list[Result]) -> str:
         '<div class="scroll" role="region" aria-label="Parts" tabindex="0">'
         f'<table><tr>{head}<th class="number">time</th></tr>{rows}</table></div>'
     )
+
+
+def _judges(results: list[Result]) -> str:
+    """Who judged how many operations, and what came of it: a part whose history is bad has a
+    finding."""
+    operations: Counter[str] = Counter()
+    for result in results:
+        operations.update(result.details.get("judged operations", {}))
+    findings = [str(one) for result in results for one in result.details.get("findings", ())]
+    rows = "".join(
+        f'<tr><td>{escape(judge)}</td><td class="number">{count:,}</td>'
+        f"<td>{_opinion(judge, findings)}</td></tr>"
+        for judge, count in operations.items()
+    )
+    head = '<th>judge</th><th class="number">operations</th><th>verdict</th>'
+    return f"<h2>Judges of other projects</h2><table><tr>{head}</tr>{rows}</table>" if rows else ""
+
+
+def _opinion(judge: str, findings: list[str]) -> str:
+    found = any(f"{judge} found" in one for one in findings)
+    return '<span class="wrong">violations</span>' if found else "no violation"
 
 
 def _part(result: Result) -> str:

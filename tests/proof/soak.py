@@ -23,13 +23,14 @@ GROWTH_MIB_MAX = {"short": 100.0, "long": 24.0}
 fills its index and its caches, which have limits of their own."""
 
 EXPECTED = re.compile(
-    r"(write|read|commit|keycall): "
+    r"registercall: (topic_not_found|lease_held|stale_generation)|commit: offset_conflict|"
+    r"(write|read|commit|keycall|registercall): "
     r"(20[0-9]|lost|not sent|outcome_unknown|store_unavailable|overloaded|share_exceeded|"
     r"unauthenticated|shutting_down|fenced|commit_backward|corrupt_object)"
 )
 """Answers that the faults of this run explain; `unauthenticated` is for keys that were revoked,
 `commit_backward` for a commit whose first answer was lost, `corrupt_object` for bytes that were
-damaged on their way twice."""
+damaged on their way twice. Those who contend refuse one another."""
 
 
 def bad_while(dice: random.Random, mode: Mode) -> list[Rule]:

@@ -27,7 +27,11 @@ class Runs:
         self.done.append(unit)
         assert unit != self.failing, "a record was lost"
         numbers = {"max memory, MB": float(len(unit)), "bytes": 2.0}
-        return Done(unit, calls=10, faults={"kill -9": 2}, latencies_ms=[1.0, 3.0], numbers=numbers)
+        judged, absent = {"Porcupine": 1_000}, {"another": "there is no Go here"}
+        return Done(
+            unit, calls=10, faults={"kill -9": 2}, latencies_ms=[1.0, 3.0], numbers=numbers,
+            judged=judged, not_judged=absent,
+        )  # fmt: skip
 
     @property
     def part(self) -> PartOfProof:
@@ -46,6 +50,9 @@ async def test_what_was_done_is_not_done_again_with_the_same_seed(tmp_path: Path
     assert whole.details["faults"] == {"kill -9": 6}
     assert whole.details["max memory, MB"] == 3
     assert whole.details["bytes"] == 6
+    assert whole.got.endswith(
+        "; Porcupine: 3,000 operations, no violation; not judged by another: there is no Go here"
+    )
     await run_part(runs.part, "quick", "2", tmp_path)
     assert len(runs.done) == 6
 
@@ -149,7 +156,8 @@ def test_a_file_that_is_no_result_is_named(tmp_path: Path) -> None:
 
 def test_the_page_shows_every_part_with_its_verdict_and_what_was_found(tmp_path: Path) -> None:
     found = {
-        "findings": ["<b>lost</b>"],
+        "findings": ["<b>lost</b>", "unit: AssertionError: Porcupine found 1 violations"],
+        "judged operations": {"Porcupine": 4_321, "another": 17},
         "faults": {"kill -9": 3},
         "memory_mib": [[0, 90], [9, 95]],
     }
@@ -169,6 +177,8 @@ def test_the_page_shows_every_part_with_its_verdict_and_what_was_found(tmp_path:
         "what of kills",
         "what of fuzz",
         "12,345",
+        '4,321</td><td><span class="wrong">violations',
+        "17</td><td>no violation",
         "<polyline",
     ):
         assert expected in text

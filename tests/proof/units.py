@@ -27,7 +27,9 @@ _SAMPLE_MAX: Final = 500
 
 class Done(msgspec.Struct):
     """What one unit did. `latencies_ms` is a sample of the acknowledged writes; of `numbers` a
-    name that begins with `max ` is a maximum, any other a sum. `skipped`: why it was not done."""
+    name that begins with `max ` is a maximum, any other a sum. `judged`: operations that each judge
+    of another project found nothing wrong with; `not_judged`: why one is not there. `skipped`: why
+    the unit was not done."""
 
     unit: str
     seconds: float = 0.0
@@ -37,6 +39,8 @@ class Done(msgspec.Struct):
     latencies_ms: list[float] = []
     memory_mib: list[tuple[float, float]] = []
     numbers: dict[str, float] = {}
+    judged: dict[str, int] = {}
+    not_judged: dict[str, str] = {}
     failure: str = ""
     skipped: str = ""
 
@@ -56,6 +60,8 @@ class Done(msgspec.Struct):
         if handled:
             numbers["deliveries_ended_in_a_queue"] = handled
             numbers["dead_letters"] = len(crowd.history.dead_letters)
+        if undecided := sum(one.undecided for one in ground.opinions):
+            numbers["operations_that_a_judge_could_not_decide"] = undecided
         sample = dice.sample(crowd.latencies_s, min(_SAMPLE_MAX, len(crowd.latencies_s)))
         return cls(
             unit,
@@ -64,6 +70,8 @@ class Done(msgspec.Struct):
             faults=dict(ground.faults),
             latencies_ms=[round(seconds * 1000, 2) for seconds in sample],
             numbers={name.replace("_", " "): value for name, value in numbers.items()},
+            judged={one.judge: one.operations for one in ground.opinions if not one.absent},
+            not_judged={one.judge: one.absent for one in ground.opinions if one.absent},
         )
 
 
@@ -182,11 +190,19 @@ def _result(part: PartOfProof, scale: Scale, seed: str, done: list[Done]) -> Res
             biggest = name.startswith("max ")
             numbers[name] = max(numbers.get(name, number), number) if biggest else (
                 numbers.get(name, 0) + number)  # fmt: skip
+    judged: Counter[str] = Counter()
+    for found in done:
+        judged.update(found.judged)
+    not_judged = {name: why for found in done for name, why in found.not_judged.items()}
     calls, acknowledged = sum(f.calls for f in done), sum(f.acknowledged for f in done)
     got = f"{passed} of {len(units)} units, {calls:,} calls, "
     got += f"{acknowledged:,} writes acknowledged"
     if faults:
         got += f", {sum(faults.values()):,} faults"
+    got += "".join(
+        f"; {name}: {count:,} operations, no violation" for name, count in judged.items()
+    )
+    got += "".join(f"; not judged by {name}: {why}" for name, why in not_judged.items())
     if skipped:
         got += f"; skipped: {', '.join(skipped)}"
     details: dict[str, Any] = {"operations": calls, "acknowledged writes": acknowledged}
@@ -197,6 +213,7 @@ def _result(part: PartOfProof, scale: Scale, seed: str, done: list[Done]) -> Res
             f"p{percent:g}": latencies[min(len(latencies) - 1, int(len(latencies) * percent / 100))]
             for percent in (50, 90, 99, 100)
         }
+    details |= {"judged operations": dict(judged)} if judged else {}
     details |= {"faults": dict(faults.most_common())} if faults else {}
     memory = [point for found in done for point in found.memory_mib]
     details |= {"memory_mib": memory} if memory else {}

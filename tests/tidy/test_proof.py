@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.proof.__main__ import PARTS
+from tests.proof.judges import expected
 from tests.proof.matrix import MATRIX, Row, as_markdown
+from tests.proof.test_checker import SEEDED
 from tests.proof.violations import PROPERTIES
 
 TESTS = Path(__file__).parents[1]
@@ -33,6 +35,13 @@ def test_the_fault_matrix_is_whole() -> None:
 
 def test_the_documentation_has_the_fault_matrix() -> None:
     assert as_markdown() in PROOF
+
+
+def test_the_documentation_has_the_violations_that_no_judge_of_another_project_finds() -> None:
+    law_of = {seed.__name__: law for law, seed in SEEDED}
+    assert set.intersection(*map(set, expected.MISSED.values())) == set(expected.UNSEEN)
+    assert set().union(*expected.MISSED.values()) <= set(law_of)
+    assert expected.as_markdown(law_of) in PROOF
 
 
 def test_the_documentation_says_for_each_property_how_it_was_broken() -> None:

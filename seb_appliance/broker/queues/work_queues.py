@@ -44,7 +44,12 @@ from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import From
-from seb_appliance.errors import BadRequestError, ShuttingDownError, TopicNotFoundError
+from seb_appliance.errors import (
+    BadRequestError,
+    OutcomeUnknownError,
+    ShuttingDownError,
+    TopicNotFoundError,
+)
 from seb_appliance.formats.queues.queues import QueueSettings
 from seb_appliance.tasks import Supervisor, in_slices
 
@@ -220,8 +225,7 @@ class WorkQueues:
     ) -> dict[str, int]:
         """Read again from `start` on: one topic, or all that it reads. All leases end. Returns the
         first offset of each topic, also if nothing is done (`dry_run`). Raises QueueNotFoundError,
-        TopicNotFoundError, and what reading
-        raises."""
+        TopicNotFoundError, and what reading raises."""
         topics = [one for one in await self._topics(name) if topic in (None, one.name)]
         if topic is not None and not topics:
             raise TopicNotFoundError(f"The queue reads no topic {topic[:100]!r}.")
@@ -350,8 +354,11 @@ class WorkQueues:
             results.append(result)
         live.moved()
         for i, future in waiting.items():
-            if not await asyncio.shield(future):
-                results[i] = "lease_ended"
+            if await asyncio.shield(future):
+                continue
+            if self._writes.stopping:
+                raise OutcomeUnknownError("The appliance is stopping; the rejection may be stored.")
+            results[i] = "lease_ended"
         await self._writes.once_stored(self._admission.changed_in(name))
         return results
 
@@ -415,13 +422,18 @@ class WorkQueues:
 
     def _check_writable(self) -> None:
         """What is handed out must be acknowledged here."""
-        if self._writes.stopping:
-            raise ShuttingDownError("The appliance is stopping; nothing was handed out.")
+        self._check_not_stopping()
         if (refusal := self._writes.sequencer.refusal) is not None:
             raise refusal.again()
 
+    def _check_not_stopping(self) -> None:
+        if self._writes.stopping:
+            raise ShuttingDownError("The appliance is stopping; nothing was changed.")
+
     async def _open(self, name: str) -> LiveQueue:
-        """The queue at work. Raises QueueNotFoundError."""
+        """The queue at work. Raises QueueNotFoundError, ShuttingDownError."""
+        # Opened again after `stop_waiting` it would know no lease, and say that all have ended.
+        self._check_not_stopping()
         while (live := self._live.get(name)) is None:
             # Its progress must be applied as far as it was admitted.
             await self._writes.once_stored(self._admission.changed_in(name))
@@ -461,12 +473,8 @@ class WorkQueues:
 
     def _flush(self, live: LiveQueue) -> None:
         """Store what nobody waits for with whatever else is stored soon."""
-        self._writes.operate_nowait(
-            live.write_into,
-            self._writes.linger.default_ms,
-            live.owner,
-            NOBODY,
-        )
+        linger_ms = self._writes.linger.default_ms
+        self._writes.operate_nowait(live.write_into, linger_ms, live.owner, NOBODY)
 
 
 def _ack(live: LiveQueue, window: Window, place: Place) -> None:

@@ -24,7 +24,7 @@ from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.clock import Clock
-from seb_appliance.errors import TopicDiffersError
+from seb_appliance.errors import OutcomeUnknownError, TopicDiffersError, TopicNotFoundError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.tasks import in_slices
 
@@ -168,7 +168,7 @@ class Topics:
             return audit.topic_created(name, self._admission.find(name))
 
         made = await self._writes.store(admit_new, by, lambda: self._admission.changed_in(name))
-        return self.get(name), made
+        return self._as_stored(name), made
 
     async def make_on_first_use(self, name: str, by: Actor) -> None:
         """Create the topic if it is missing and `auto_create_topics` is on. Raises as `create`."""
@@ -193,7 +193,7 @@ class Topics:
             return Action("topic_changed", "topic", name, *versions)
 
         await self._writes.store(admit, by)
-        return self.get(name)
+        return self._as_stored(name)
 
     async def delete(self, name: str, by: Actor = THE_APPLIANCE) -> None:
         """Delete the topic and its records. While it has forks, the records that they share stay,
@@ -243,7 +243,17 @@ class Topics:
             return Action("topic_trimmed", "topic", name, *ends)
 
         await self._writes.store(admit, by, lambda: self._admission.changed_in(name))
-        return self.get(name)
+        return self._as_stored(name)
+
+    def _as_stored(self, name: str) -> TopicView:
+        """After a change of it. Raises OutcomeUnknownError if it was deleted in the same moment:
+        that it is not there would say that nothing was done."""
+        try:
+            return self.get(name)
+        except TopicNotFoundError as gone:
+            raise OutcomeUnknownError(
+                f"The change of topic {name} was stored, and the topic was deleted since."
+            ) from gone
 
     def _view(self, topic: Topic) -> TopicView:
         return TopicView(

@@ -11,7 +11,13 @@ from seb_appliance import limits
 from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
-from seb_appliance.errors import BadRequestError, QueueNotFoundError, TopicNotFoundError
+from seb_appliance.errors import (
+    BadRequestError,
+    OutcomeUnknownError,
+    QueueNotFoundError,
+    ShuttingDownError,
+    TopicNotFoundError,
+)
 from seb_appliance.formats.queues.queues import OffsetRange, QueueSettings
 from tests.support.fakes import settle
 from tests.unit.broker.conftest import ADMIN
@@ -67,6 +73,21 @@ async def test_an_extended_lease_lasts(work: Work):
     await work.house.clock.advance(50)
     assert await work.take() == []
     assert await work.ack(first) == ["ok"]
+
+
+async def test_no_lease_is_told_as_ended_while_the_appliance_stops(work: Work):
+    await work.house.appended("t", b"a", b"b")
+    await work.put(dead_letter="dead")
+    first, second = await work.take()
+    rejecting = asyncio.create_task(work.queues.reject("q", [second.token], "no use"))
+    await settle()
+    work.house.broker.stop_accepting()
+    with pytest.raises(OutcomeUnknownError):
+        await rejecting
+    with pytest.raises(ShuttingDownError):
+        await work.queues.extend("q", [first.token], 60_000)
+    with pytest.raises(ShuttingDownError):
+        await work.queues.ack("q", [first.token], OPERATOR)
 
 
 async def test_a_retry_comes_back_after_its_delay_and_too_many_make_a_dead_letter(work: Work):

@@ -13,6 +13,7 @@ from seb_appliance.errors import (
     BadRequestError,
     ForbiddenError,
     LastAdminKeyError,
+    OutcomeUnknownError,
     StoreUnavailableError,
     TopicDiffersError,
     TopicNotFoundError,
@@ -55,6 +56,18 @@ async def test_two_creations_in_one_window_agree_and_the_second_waits(house: Hou
     assert not (await second)[1]
     with pytest.raises(TopicDiffersError):
         await differs
+
+
+async def test_a_creation_is_not_told_as_refused_when_the_topic_is_deleted_at_once(house: House):
+    house.journal.hold()
+    created = asyncio.ensure_future(house.broker.topics.create("t", TopicSettings()))
+    deleted = asyncio.ensure_future(house.broker.topics.delete("t"))
+    await house.clock.advance(1)
+    house.journal.release()
+    await house.clock.advance(1)
+    with pytest.raises(OutcomeUnknownError, match="deleted since"):
+        await created
+    await deleted
 
 
 async def test_a_refusal_on_something_that_never_gets_stored_says_try_again(house: House) -> None:
