@@ -1,4 +1,4 @@
-# Requirements: git, make and python3 (3.11 or newer). Everything else is installed into .venv.
+# Requirements: git, make and python3 (3.11 to 3.14). Everything else is installed into .venv.
 #   make run     start the appliance on a directory (ARGS="--port 8080" adds flags)
 #   make test    lint, types, import rules, tests: must pass before a commit
 #   make bench   performance, as ratios to a no-op server
@@ -12,6 +12,7 @@
 #   make soak    half of the peak load with faults for HOURS=8
 #   make coverage  every branch of the most critical paths (docs/TESTING.md)
 #   make mutants  mutants of these paths, which a test must kill; continues where it stopped
+#   make matrix  the quick tests and those of the wheel with each Python that is here
 #   make screenshots  update docs/images from an appliance with traffic
 #   make wheel   dist/*.whl: what ansible/ installs
 #   make docs    the documentation as a site, in .state/site/
@@ -23,7 +24,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours alone measured coverage mutants proof proof-full soak screenshots wheel docs release publish audit pins clean
+.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours alone measured coverage mutants matrix proof proof-full soak screenshots wheel docs release publish audit pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -49,7 +50,7 @@ PIP_INSTALL := $(PY) -m pip install --quiet --editable
 TEST_PARTS := .[bench,server,spark,sql,test]
 
 help:
-	@sed -n '2,22s/^#  //p' Makefile
+	@sed -n '2,23s/^#  //p' Makefile
 
 run: $(RUN_READY)
 	@exec $(VENV)/bin/seb serve $(ARGS)
@@ -111,6 +112,9 @@ coverage: $(TEST_READY)
 
 mutants: $(TEST_READY)
 	$(PY) -m tests.paths.mutants $(ARGS)
+
+matrix:
+	@sh .ci/matrix "$(or $(PYTHONS),3.11 3.12 3.13 3.14)" $(ARGS)
 
 screenshots: slow-ready
 	$(PY) -m tests.ui.screenshots

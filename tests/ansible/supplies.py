@@ -73,8 +73,8 @@ def _wheels() -> Path:
 
 
 def copy_source(target: Path, *folders: str) -> None:
-    """These folders of this checkout, and the files that making a wheel needs."""
-    for name in folders:
+    """What making a wheel of this checkout needs, and these folders of it."""
+    for name in ("seb_appliance", "spark", "migrations", "templates", "examples", *folders):
         shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "constraints.txt", "Makefile", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, target / name)
@@ -84,7 +84,7 @@ def build_wheel(folder: Path, version: str | None = None, *, broken: bool = Fals
     """The wheel of this checkout, as itself or as if it were another version; `broken`: one whose
     `seb serve` fails, though its `seb doctor` does not."""
     source = folder / "source"
-    copy_source(source, "seb_appliance", "migrations", "templates")
+    copy_source(source)
     if version is not None:
         file = source / "seb_appliance" / "__init__.py"
         file.write_text(re.sub(r'(__version__ = )".*"', rf'\1"{version}"', file.read_text()))

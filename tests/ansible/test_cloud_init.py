@@ -60,7 +60,7 @@ def test_a_machine_sets_itself_up_at_its_first_boot(tmp_path: Path) -> None:
 
 def _make_repository(folder: Path) -> str:
     """This checkout as it is, for the machine to clone; its commit."""
-    copy_source(folder, "seb_appliance", "migrations", "templates", "spark", "ansible", ".ci")
+    copy_source(folder, "ansible", ".ci")
     who = ["-c", "user.name=test", "-c", "user.email=test@localhost"]
     for command in (["init", "--quiet"], ["add", "--all"], ["commit", "--quiet", "-m", "Begin"]):
         subprocess.run(["git", *who, *command], cwd=folder, check=True)

@@ -120,10 +120,6 @@ def test_secrets_are_for_nobody_but_the_service(installed: Installed) -> None:
     assert "SEB_" not in environment
 
 
-def test_the_first_start_takes_over_and_later_ones_do_not(installed: Installed) -> None:
-    assert "--take-over" not in installed.property("ExecStart")
-
-
 def test_a_live_stream_comes_through_caddy_record_by_record(installed: Installed) -> None:
     installed.produce("live", b"first")
     connection = installed.connect()

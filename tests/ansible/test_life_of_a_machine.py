@@ -43,6 +43,12 @@ def test_an_upgrade_and_the_way_back_keep_every_record(
     installed.apply("rollback.yml", seb_appliance_rollback_to="0.1.1")
     assert installed.machine.ask("seb", "--version") == "seb 0.1.1\n"
     assert installed.values("lives") == ["one", "two", "three"]
+
+    installed.apply(seb_appliance_wheel=str(build_wheel(tmp_path / "last", "0.1.2")))
+    installed.produce("lives", b"four")
+    installed.apply("rollback.yml")  # to the release before, not to the first one
+    assert installed.machine.ask("seb", "--version") == "seb 0.1.1\n"
+    assert installed.values("lives") == ["one", "two", "three", "four"]
     refused = installed.play("rollback.yml", seb_appliance_rollback_to="9.9.9")
     assert "There is no release to go back to" in refused.text
 

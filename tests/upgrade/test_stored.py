@@ -19,10 +19,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from backports import zstd
 from crc32c import crc32c
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import StartError
 from seb_appliance.formats import entry

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Final
 
-from backports import zstd
-
+from seb_appliance import zstd
 from seb_appliance.formats.columns import Bytes
 from seb_appliance.limits import KIB
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError

@@ -11,7 +11,7 @@ from crc32c import crc32c
 
 from seb_appliance import limits
 from seb_appliance.broker.values import BatchSlice
-from seb_appliance.formats.batch import Batch
+from seb_appliance.formats.batch import AnyBatch
 from seb_appliance.protocols.kafka.records.headers import NO_HEADERS, section_of
 from seb_appliance.protocols.kafka.records.layout import (
     CRC_FROM,
@@ -63,7 +63,7 @@ def batches_of(
             begin = end
 
 
-def _end_of(batch: Batch, begin: int, end: int) -> int:
+def _end_of(batch: AnyBatch, begin: int, end: int) -> int:
     """Where a batch of the records from `begin` on ends, at most `end`."""
     end = min(end, begin + _BATCH_RECORDS)
     columns = batch.columns
@@ -81,7 +81,7 @@ def _end_of(batch: Batch, begin: int, end: int) -> int:
     return end
 
 
-def _packed(batch: Batch, begin: int, end: int) -> bytes:
+def _packed(batch: AnyBatch, begin: int, end: int) -> bytes:
     """The record batch of the records begin ≤ i < end."""
     columns = batch.columns
     values = columns.values.slice(begin, end)

@@ -9,9 +9,8 @@ import sys
 
 import cramjam
 import pytest
-from backports import zstd
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.protocols.kafka.errors import KafkaError
 from seb_appliance.protocols.kafka.records import reading
 from seb_appliance.protocols.kafka.records.inflating import inflate
