@@ -67,9 +67,14 @@ def profiles_file(environment: Mapping[str, str] | None = None) -> Path:
     return configured / "seb" / "config.toml"
 
 
-def environment_without_settings() -> dict[str, str]:
-    """This process's variables, without ours: for an appliance that is told everything."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
+def environment_without_settings(*, but: tuple[str, ...] = ()) -> dict[str, str]:
+    """This process's variables, without ours: for an appliance that is told everything. `but`: how
+    the names begin that are kept."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SEB_") or name.startswith(but)
+    }
 
 
 def whole_environment() -> dict[str, str]:
@@ -121,8 +126,6 @@ def _check_relations(settings: Settings) -> None:
     _check_values(settings)
     _check_syslog(settings)
     _check_ports(settings)
-    if settings.linger_ms == "auto" and settings.budget is None:
-        raise ConfigurationError("linger = auto needs a monthly_budget to keep to")
     if settings.linger_ms == "auto" and not linger <= settings.linger_max_ms <= half_timeout:
         raise ConfigurationError(
             f"linger_max ({format_duration(settings.linger_max_ms)}) must be at least the default "

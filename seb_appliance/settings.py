@@ -58,7 +58,7 @@ class Settings:
     linger_ms: int | Literal["auto"] | None = _duration(
         None,
         "How long a window stays open to collect records; a topic may override it. "
-        "auto: the default, or longer to stay within monthly_budget.",
+        "auto: the default, and longer where few records come, or to stay within monthly_budget.",
         (0, limits.LINGER_MS_MAX),
         default_words="10ms on a directory or in memory, 1s on S3",
         word="auto",
@@ -66,7 +66,7 @@ class Settings:
     linger_max_ms: int = _duration(
         limits.LINGER_MS_MAX,
         "Longest linger that linger = auto may choose.",
-        (10, limits.LINGER_MS_MAX),
+        (10, limits.LINGER_AUTO_MS_MAX),
     )
     monthly_budget: str | None = _text(
         None,
@@ -76,7 +76,7 @@ class Settings:
     prices: str = _text(
         "auto",
         "Price list for the bucket's requests and bytes; auto: chosen by the bucket's address.",
-        choices=("auto", "aws", "hetzner", "r2", "b2", "own", "none"),
+        choices=("auto", "aws", "hetzner", "r2", "b2", "gcs", "tigris", "own", "none"),
     )
     own_prices: str | None = _text(
         None,

@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
@@ -36,11 +36,13 @@ HOST: Final = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedOptions:
-    """`ready_bytes`: of a bucket in memory, taken from the machine before anything is measured.
-    `directory`: where a new directory for bucket and data is made, None: the system's own place.
-    `flags`: more of `seb serve`. `environment`: of the process, None: ours."""
+    """`store`: "disk", "memory", or an address s3://BUCKET/PREFIX, below which each appliance has a
+    prefix of its own, whose objects stay. `ready_bytes`: of a bucket in memory, taken from the
+    machine before anything is measured. `directory`: where a new directory for bucket and data is
+    made, None: the system's own place. `flags`: more of `seb serve`. `environment`: of the process,
+    None: ours."""
 
-    store: Literal["disk", "memory"] = "disk"
+    store: str = "disk"
     ready_bytes: int = 0
     directory: Path | None = None
     flags: Sequence[str] = ()
@@ -62,8 +64,10 @@ async def embedded(options: EmbeddedOptions) -> AsyncIterator[Embedded]:
     """A new appliance, ready; stopped and its files removed at the end. Raises BenchError."""
     with tempfile.TemporaryDirectory(prefix="seb-bench-", dir=options.directory) as made:
         folder, port = Path(made), free_port()
-        in_memory = options.store == "memory"
-        bucket = f"memory:{options.ready_bytes}" if in_memory else f"file:{folder / 'bucket'}"
+        bucket = {
+            "disk": f"file:{folder / 'bucket'}",
+            "memory": f"memory:{options.ready_bytes}",
+        }.get(options.store, f"{options.store.rstrip('/')}/{folder.name}")
         command = [sys.executable, "-m", "seb_appliance", "serve"]
         command += ["--bucket", bucket, "--host", HOST]
         command += ["--data", str(folder / "data"), "--port", str(port), *options.flags]

@@ -119,6 +119,7 @@ class Broker:
             failpoints=failpoints,
             executor=executor,
             counters=counters,
+            linger=self.linger,
             on_applied=self._applied,
         )
         index = SectionIndex(state, counters)

@@ -15,7 +15,7 @@ from seb_appliance import limits
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.errors import BadBatchError, BadParameterError, RecordTooLargeError
 from seb_appliance.formats.api_key_members import Grant, Quotas
-from seb_appliance.formats.batch import EXPLICIT_OFFSETS, HEADER_BYTES, Batch, BatchHeader
+from seb_appliance.formats.batch import EXPLICIT_OFFSETS, HEADER_BYTES, AnyBatch, BatchHeader
 from seb_appliance.formats.queues.queues import Delay
 from seb_appliance.formats.topic_settings import TopicSettings
 
@@ -233,7 +233,8 @@ class From:
 class ReadRequest:
     """`until`: exclusive end, an offset or a time; `wait_ms`: how long a reader at the log end may
     wait for a record, in the share of `owner`; `max_bytes` is soft: at least one record comes.
-    `topic_id`: of the topic that is meant, if another one may have its name by now."""
+    `topic_id`: of the topic that is meant, if another one may have its name by now. `as_stored`:
+    the bytes of the batches are all that is needed, so they are not decoded."""
 
     start: From
     until: From | None = None
@@ -242,13 +243,14 @@ class ReadRequest:
     wait_ms: int = 0
     owner: str = OPERATOR
     topic_id: int | None = None
+    as_stored: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSlice:
     """Records begin ≤ i < end of one stored batch. `stored`: the batch's bytes in the bucket."""
 
-    batch: Batch
+    batch: AnyBatch
     begin: int
     end: int
     stored: memoryview

@@ -111,9 +111,8 @@ def needs_upgrade(revision: str) -> bool:
         raise CorruptObjectError(f"the state has a revision {revision!r}")
     if revision > NEWEST_REVISION:
         raise NewerReleaseError(
-            f"the state was written by a newer release (revision {revision}, this one knows"
-            f" {NEWEST_REVISION}): install that release again, or move the state file away; it is"
-            " rebuilt from the bucket"
+            f"a newer release wrote the state (revision {revision}, this one knows"
+            f" {NEWEST_REVISION})"
         )
     return revision < NEWEST_REVISION
 

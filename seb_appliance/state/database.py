@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, Self, TypeVar
 
 from seb_appliance.broker.ports import AuditQuery, AuditRow, LoadedState
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.errors import CorruptObjectError, NewerReleaseError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
 from seb_appliance.state import checks, files, loading
@@ -200,6 +200,11 @@ def _ready(path: Path) -> str:
         checks.prepare(path, keep_older=True)
     except CorruptObjectError as error:
         return f"{path.name} was damaged ({error}); it is {_begin_again(path).name} now"
+    except NewerReleaseError as error:
+        raise NewerReleaseError(
+            f"{error.detail}. Install that release again, or move {path} away: it is then rebuilt "
+            "from the bucket"
+        ) from error
     return ""
 
 

@@ -15,9 +15,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from backports import zstd
-
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from tests.adversarial.attacks import PATTERNS
 from tests.support.load import Connection, LostError, NotSentError
 

@@ -10,9 +10,7 @@ from functools import cache
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from backports import zstd
-
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.ops.serve.protocols import openapi_json
 
 DOCUMENT: Final[dict[str, Any]] = json.loads(openapi_json())

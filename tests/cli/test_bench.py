@@ -127,6 +127,7 @@ def test_an_api_key_without_the_right_to_make_topics_is_told_so(seb: Seb, tmp_pa
         (("produce", "--consumers", "2"), "cannot be used with produce"),
         (("produce", "--topology", "1:20"), "is for fan"),
         (("produce", "--linger", "5ms"), "needs --embedded"),
+        (("produce", "--embedded", "--store", "tape"), "s3://BUCKET/PREFIX, not 'tape'"),
         (("produce", "--rate", "5", "--against", "null"), "without --rate"),
         (("produce", "--embedded", "--target", "seb-go"), "cannot be used with seb-go"),
         (("produce", "--rate", "10000000", "--duration", "1h"), "too many to keep"),

@@ -130,6 +130,8 @@ def test_what_a_command_answers_is_json(seb, name, monkeypatch):
     seb.good("produce", "TOPIC", "--key", "a", stdin=b"1\n2\n")
     seb.good("groups", "commit", "GROUP", "TOPIC=1", "--allow-backward")
     seb.good("queues", "set", "QUEUE", "--topic", "TOPIC", "--dead-letter", "OLD")
+    if name.startswith("inlets"):
+        seb.good("inlets", "set", "INLET", "--topic", "TOPIC", "--scheme", "github")
     if name.startswith("subscriptions"):  # nothing is sent to an address that is not public
         seb.good("subscriptions", "set", "QUEUE", "--to", "http://127.0.0.1:9/")
     made = seb.good("api-keys", "create", "k", "--grant", "admin", "--json").json

@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 import pyarrow as pa
-from backports import zstd
 
+from seb_appliance import zstd
 from seb_appliance.api.encoding.record_bodies import parse_batches
 from seb_appliance.errors import BadBatchError, CorruptObjectError, NewerReleaseError, RefusedError
 from seb_appliance.formats import arrow, batch, batch_v1, entry, segment

@@ -11,9 +11,8 @@ import re
 from typing import Final
 
 import msgspec
-from backports import zstd
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.api.encoding.formats import media_type, negotiate
 from seb_appliance.api.encoding.parameters import read_headers
 from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single

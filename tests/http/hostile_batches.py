@@ -5,10 +5,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from backports import zstd
 from crc32c import crc32c
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from tests.http.test_produce import make_batch
 from tests.unit.formats.samples import with_body
 

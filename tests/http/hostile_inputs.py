@@ -12,9 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from backports import zstd
-
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from tests.http.hostile_batches import BATCHES
 
 RECORDS: Final = "/v1/topics/target/records"

@@ -8,9 +8,8 @@ import struct
 
 import pytest
 import pytest_asyncio
-from backports import zstd
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.formats import batch
 from tests.http.bad_input import JSON, RECORDS, nothing_happens, refused
 from tests.http.test_produce import make_batch

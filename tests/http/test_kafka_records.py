@@ -8,9 +8,8 @@ import gzip
 import cramjam
 import pytest
 import pytest_asyncio
-from backports import zstd
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.records.reading import read_batches
 from tests.support.kafka_client import connected, of, offsets, serving, to, values

@@ -7,9 +7,8 @@ import json
 import zlib
 
 import pytest
-from backports import zstd
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,9 +8,8 @@ import gzip
 import json
 
 import pytest
-from backports import zstd
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 

@@ -157,7 +157,7 @@ CASES = [
     Case("a bucket that is away", _not_forever, 69, ("503",), (Rule("status", code=503),)),
     Case("a bucket of another appliance", _used_bucket, 73, ("in use", "--take-over")),
     Case("the data of another bucket", _data_of_another, 78, ("Is this the right bucket?",)),
-    Case("data of a newer release", _newer_data, 78, ("newer release", "install that release")),
+    Case("data of a newer release", _newer_data, 78, ("newer release", "Install that release")),
     Case("a bucket of a newer release", _newer_bucket, 78, ("version 2", "Install the release")),
     Case("a setting that there is not", _unknown_setting, 78, ("do you mean SEB_LINGER",)),
     Case("a port that is taken", _taken_port, 1, ("cannot listen", "another --port")),

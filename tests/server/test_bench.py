@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.s3_server import STORE, s3_server
 from tests.server.serving import ENVIRONMENT, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.measured]
@@ -21,10 +22,10 @@ PATH = f"{os.environ['PATH']}:/usr/sbin"
 BENCH = (sys.executable, "-m", "seb_appliance", "bench")
 
 
-def bench(*options: str, code: int = 0) -> dict[str, Any]:
+def bench(*options: str, code: int = 0, **variables: str) -> dict[str, Any]:
     finished = subprocess.run(
         [*BENCH, *options, "--json"],
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, **variables},
         capture_output=True,
         text=True,
         timeout=120,
@@ -46,6 +47,14 @@ def test_an_appliance_of_its_own_is_measured_and_leaves_nothing(tmp_path: Path) 
     assert result["appliance"]["peak_bytes"] > 2**20
     assert result["appliance"]["cpu_us_per_request"] > 0
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_appliance_of_its_own_may_have_its_bucket_on_s3() -> None:
+    options = ("--duration", "500ms", "--connections", "8")
+    with s3_server(0.05) as variables:
+        result = bench("produce", "--embedded", "--store", STORE, *options, **variables)
+    assert dict(result["rows"][0]["latency"]["at"])[50.0] >= 50_000
+    assert not result["appliance"]["holds_bucket"]
 
 
 def test_end_to_end_on_a_disk_is_told_beside_its_fsync(tmp_path: Path) -> None:

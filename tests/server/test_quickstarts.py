@@ -36,7 +36,7 @@ def test_a_quickstart_stores_a_record_and_reads_it_back(language: str, tmp_path:
         file.write_text(text.replace("51313", str(running.port)), encoding="utf-8")
         done = subprocess.run(
             [program, argument, str(file)],
-            env={**os.environ, "SEB_KEY": (running.data / "admin.key").read_text().strip()},
+            env={**os.environ, "API_KEY": (running.data / "admin.key").read_text().strip()},
             capture_output=True,
             text=True,
             check=False,

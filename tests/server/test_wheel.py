@@ -75,7 +75,7 @@ def test_the_spark_connector_is_in_the_wheel_and_a_wheel_alone(
     built: tuple[Path, Path], tmp_path: Path
 ) -> None:
     names = set(zipfile.ZipFile(built[0]).namelist())
-    assert {"pyspark_seb/__init__.py", "pyspark_seb/writer.py"} <= names
+    assert {"pyspark_seb/__init__.py", "pyspark_seb/writing/batch.py"} <= names
     run(
         sys.executable,
         "-m",

@@ -47,9 +47,11 @@ class _Answer:
 
 class BucketServer:
     """`objects`: by key below the prefix; `stored_s`: the monotonic second at which each was put
-    first. `create_only`: False answers 501 to the condition, as Swift and Backblaze B2 do."""
+    first. `create_only`: False answers 501 to the condition, as Swift and Backblaze B2 do.
+    `latency_s`: how far away it is."""
 
-    def __init__(self, *, create_only: bool = True) -> None:
+    def __init__(self, *, create_only: bool = True, latency_s: float = 0.0) -> None:
+        self._latency_s = latency_s
         self.objects: dict[str, bytes] = {}
         self.stored_s: dict[str, float] = {}
         self.create_only = create_only
@@ -110,6 +112,7 @@ class BucketServer:
         fields = (line.partition(":") for line in head[1:] if line)
         headers = {name.lower(): text.strip() for name, _, text in fields}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
+        await asyncio.sleep(self._latency_s)
         writer.write(self._answer(method, target, headers, body).encode(method))
         await writer.drain()
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from backports import zstd
+from seb_appliance import zstd
 
 
 def files_below(folder: Path) -> dict[str, bytes]:

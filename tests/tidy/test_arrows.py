@@ -25,6 +25,7 @@ LEAVES = {
     "quantities",
     "tasks",
     "traces",
+    "zstd",
 }
 SETTINGS = {"setting_kinds", "setting_sources", "settings"}
 ROOMS = {
@@ -84,15 +85,22 @@ MAY_IMPORT = {
 
 # Packages that are not ours and not Python's. `formats` is what a Spark executor installs.
 MAY_USE = {
-    "leaf": set(),
-    "formats": {"backports", "crc32c", "msgspec", "pyarrow"},
+    "leaf": {"backports", "compression"},
+    "formats": {"crc32c", "msgspec", "pyarrow"},
     "broker": {"crc32c", "msgspec"},
     "lake": {"duckdb", "fsspec", "msgspec", "pyarrow"},
-    "storage": {"backports", "boto3", "botocore", "crc32c", "msgspec", "types_boto3_s3", "urllib3"},
+    "storage": {
+        "boto3",
+        "botocore",
+        "crc32c",
+        "httptools",
+        "msgspec",
+        "types_boto3_s3",
+        "urllib3",
+    },
     "state": {"aiosqlite", "alembic", "crc32c", "msgspec", "sqlalchemy"},
-    "api": {"backports", "crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
+    "api": {"crc32c", "httptools", "litestar", "msgspec", "uvicorn"},
     "protocols": {
-        "backports",
         "cramjam",
         "crc32c",
         "google",
@@ -112,7 +120,7 @@ MAY_USE = {
     "client": {"msgspec", "pyarrow"},
     "bench": {"crc32c", "hdrh", "msgspec", "uvicorn"},
     "definitions": {"msgspec", "yaml"},
-    "cli": {"backports", "click", "crc32c", "hdrh", "msgspec", "rich", "uvloop", "yaml"},
+    "cli": {"click", "crc32c", "hdrh", "msgspec", "rich", "uvloop", "yaml"},
 }
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import fields
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from seb_appliance.addresses import BucketAddress
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.cost.prices import Money
+from seb_appliance.ops.serve.ui_facts import setting_rows
 from seb_appliance.setting_sources import load
 from seb_appliance.settings import SETTINGS, Settings
 
@@ -185,6 +187,19 @@ def test_the_window_lingers_longer_where_a_put_costs(bucket: str, linger_ms: int
     assert given.window_linger_ms == 0
 
 
+def test_linger_may_be_auto_without_a_budget() -> None:
+    assert load(flags={"linger": "auto"}, environment={}).linger_max_ms == 10_000
+    wide = {"linger": "auto", "linger_max": "30s", "ack_timeout": "1m"}
+    assert load(flags=wide, environment={}).linger_max_ms == 30_000
+
+
+@pytest.mark.parametrize(("flags", "shown"), [({}, "10ms"), ({"linger": "auto"}, "auto")])
+def test_the_settings_page_shows_the_linger_that_holds(flags: dict[str, str], shown: str) -> None:
+    appliance = SimpleNamespace(settings=load(flags=flags, environment={}))
+    (row,) = [one for one in setting_rows(appliance) if one.name == "linger"]  # type: ignore[arg-type]
+    assert row.value == shown
+
+
 def test_linger_may_be_auto_and_says_how_far_it_goes() -> None:
     budget = {"monthly_budget": "5 USD", "prices": "aws"}
     settings = load(flags={"linger": "auto", **budget}, environment={})
@@ -198,7 +213,6 @@ def test_linger_may_be_auto_and_says_how_far_it_goes() -> None:
 @pytest.mark.parametrize(
     ("flags", "told"),
     [
-        ({"linger": "auto"}, "linger = auto needs a monthly_budget"),
         ({"monthly_budget": "5"}, "monthly_budget: '5' is not an amount and a currency"),
         (
             {"monthly_budget": "5 EUR", "prices": "aws"},

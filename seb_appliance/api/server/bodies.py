@@ -7,10 +7,9 @@ import zlib
 from typing import Any, Final, TypeVar
 
 import msgspec
-from backports import zstd
 from litestar.types import Receive
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.api.encoding.formats import media_type
 from seb_appliance.api.encoding.record_json import bad_json, check_utf8
 from seb_appliance.api.server.auth import AnyRequest, Call

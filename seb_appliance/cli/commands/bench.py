@@ -91,7 +91,12 @@ class _Bench(click.Command):
 @click.option("--warm-up", type=_WARM_UP, metavar="DURATION", help="Not measured. [1s]")
 @click.option("--target", type=click.Choice(("seb", "seb-go")), default="seb", help="API to use.")
 @click.option("--embedded", is_flag=True, help="Start an appliance, measure it, stop it.")
-@click.option("--store", type=click.Choice(("disk", "memory")), help="Its bucket. [disk]")
+@click.option(
+    "--store",
+    metavar="STORE",
+    help="Its bucket: disk, memory, or s3://BUCKET/PREFIX (its objects stay), with this command's "
+    "variables SEB_S3_... and AWS_... [disk]",
+)
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -177,6 +182,13 @@ def _plan(asked: dict[str, Any]) -> Plan:
     return Plan(workload=workload, **chosen).check()
 
 
+def _store(store: str) -> str:
+    """Raises ConfigurationError."""
+    if store in ("disk", "memory") or store.startswith("s3://"):
+        return store
+    raise ConfigurationError(f"--store is disk, memory or s3://BUCKET/PREFIX, not {store[:100]!r}")
+
+
 def _session(settings: Settings, asked: dict[str, Any]) -> Session:
     """What is to be measured. Raises StartError, ConfigurationError."""
     check_installed()
@@ -193,13 +205,15 @@ def _session(settings: Settings, asked: dict[str, Any]) -> Session:
         Session, plan=plan, against_null=asked["against"] is not None, keep_topics=asked["keep"]
     )
     if asked["embedded"]:
-        given = [name for name in ("linger", "store_latency") if asked[name] is not None]
+        flags = ["--linger", asked["linger"] or "10ms"]
+        if asked["store_latency"] is not None:
+            flags += ["--store-latency", asked["store_latency"]]
         own = EmbeddedOptions(
-            store=asked["store"] or "disk",
+            store=_store(asked["store"] or "disk"),
             ready_bytes=min(plan.stored_bytes_max, (this_machine().memory_bytes or 0) // 4),
             directory=asked["directory"],
-            flags=[word for name in given for word in (_flag(name), asked[name])],
-            environment=environment_without_settings(),
+            flags=flags,
+            environment=environment_without_settings(but=("SEB_S3_",)),
         )
         return measure(target=None, embedded=own)
     for name in ("store", "directory", "linger", "store_latency"):

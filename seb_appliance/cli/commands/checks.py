@@ -14,7 +14,7 @@ import click
 import msgspec
 from crc32c import crc32c
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.cli.errors import check_server, need_server
 from seb_appliance.cli.options import BUCKET, Json, Result, shows, with_settings
 from seb_appliance.cli.output import outline, printable
@@ -288,8 +288,6 @@ def _snapshot(data: bytes) -> Json:
 
 
 def _inflated(data: bytes) -> bytes:
-    from backports import zstd
-
     inflater = zstd.ZstdDecompressor()
     try:
         inflated = inflater.decompress(data, max_length=limits.SNAPSHOT_BYTES_MAX)

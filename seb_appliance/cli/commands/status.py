@@ -156,6 +156,7 @@ def _head(found: Json) -> str:
         lines.append(f"budget: {budget['monthly']:,.2f} {currency} a month")
     if budget["linger_why"]:
         lines.append(f"linger: {format_duration(budget['linger_ms'])}. {budget['linger_why']}")
+    lines.append(found["comparison"])
     if found["failure"]:
         lines.append(found["failure"])
     return "\n".join(printable(line) for line in lines)

@@ -111,8 +111,10 @@
     if (event.target === palette) palette.close();
   });
 
-  // What is current is in sight, and what a link points to is open.
-  document.querySelector("header [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
+  // What is current is in sight, and what a link points to is open. Only the header's bar is scrolled:
+  // the page may be at a problem that has the focus.
+  const current = document.querySelector("header [aria-current]"), bar = current?.closest("nav");
+  if (bar) bar.scrollLeft += current.getBoundingClientRect().left - bar.getBoundingClientRect().left - (bar.clientWidth - current.offsetWidth) / 2;
   const openTarget = () => {
     const target = document.getElementById(location.hash.slice(1));
     if (target?.matches("details")) target.open = true;

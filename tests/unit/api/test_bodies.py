@@ -6,9 +6,8 @@ import gzip
 import tracemalloc
 
 import pytest
-from backports import zstd
 
-from seb_appliance import limits
+from seb_appliance import limits, zstd
 from seb_appliance.api.server.bodies import read_body
 from seb_appliance.broker.shares import OPERATOR, Shares
 from seb_appliance.errors import (

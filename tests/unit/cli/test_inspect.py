@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from backports import zstd
 from click.testing import CliRunner
 from crc32c import crc32c
 
+from seb_appliance import zstd
 from seb_appliance.cli import seb
 from seb_appliance.cli.commands.checks import describe
 from seb_appliance.cli.output import outline

@@ -79,7 +79,8 @@ class BudgetOut(msgspec.Struct):
 class CostOut(msgspec.Struct):
     """Amounts are in `currency`, without tax. `counted_since`: when counting began; later than the
     beginning of the month if the machine was new then. `failure`: why the numbers cannot be saved
-    on this machine; "" if they can."""
+    on this machine; "" if they can. `comparison`: a sentence that compares journal entries with a
+    managed queue."""
 
     month: str
     counted_since: str
@@ -93,6 +94,7 @@ class CostOut(msgspec.Struct):
     purposes: list[PurposeCost]
     topics: list[TopicCost]
     budget: BudgetOut
+    comparison: str
     failure: str
 
 
@@ -276,6 +278,9 @@ _COST: Final = {
         "linger_why": "Windows are stretched from 1s to 1.64s, so that the month keeps to 5.00 "
         "USD.",
     },
+    "comparison": "From 2 records/s on, journal entries cost less than SQS FIFO (1.50 USD per "
+    "million records, each sent and acknowledged on its own). At lower rates they cost at most "
+    "7.90 USD a month, more than SQS.",
     "failure": "",
 }
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark_seb.columns import STORED_SCHEMA, ArrowBatches, arrow_schema
-from pyspark_seb.rows import SegmentPlace, segment_of
+from pyspark_seb.arrow.columns import STORED_SCHEMA, ArrowBatches, arrow_schema
+from pyspark_seb.arrow.rows import SegmentPlace, segment_of
 
 from seb_appliance import limits
 from seb_appliance.broker.upkeep.external_compactions import ExternalCompaction
