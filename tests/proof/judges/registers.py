@@ -205,14 +205,20 @@ _REFUSALS: Final = {"topic_not_found", "lease_held", "stale_generation"}
 
 
 def _contended(evidence: Evidence) -> Iterator[Register]:
-    """Topics and leases. A refusal says what is there."""
+    """Topics and leases. A refusal says what is there; but a lease that was told as ended, because
+    its time was over, is there again after a restart, which begins its time anew."""
     found: dict[str, list[Operation]] = defaultdict(list)
-    granted = set[tuple[str, int]]()
+    granted_s: dict[tuple[str, int], float] = {}
     for number, call in enumerate(evidence.history.register_calls):
         refused = call.outcome == "refused"
-        renewed = call.kind == "take" and (call.register, call.number) in granted
-        granted.add((call.register, call.number))
-        if refused and call.answer not in _REFUSALS:
+        given = call.register, call.number
+        renewed = call.kind == "take" and given in granted_s
+        over = call.answered_s >= granted_s.get(given, NEVER) + LEASE_OF_GROUP_S
+        if call.kind == "take":
+            granted_s[given] = call.sent_s
+        if refused and (
+            call.answer not in _REFUSALS or (call.answer == "stale_generation" and over)
+        ):
             continue
         if not _in_force(evidence, call) and (refused or renewed or _wrote_nothing(call)):
             continue
