@@ -2,7 +2,7 @@
 
     PYTHONPATH=.:spark python benchmarks/spark.py [--records 1000000] [--runs 5] [--json]
 
-Starts an appliance on an S3 server (moto) and a Spark with local[2], on this machine. Ways to do
+Starts an appliance on a small S3 server and a Spark with local[2], on this machine. Ways to do
 the same take turns, so that their ratios hold on a machine that is busy otherwise: Parquet is what
 the rows cost Spark alone. Each figure is the median of the runs after a warm one. Processor time is
 that of driver and JVM, Python workers and appliance together; the S3 server is not counted.
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -36,13 +37,17 @@ from pyspark_seb.jobs.frame import ROWS_AT_ONCE
 from seb_appliance import limits
 from tests.support.process import Bucket, SebProcess
 from tests.support.process_tree import Spent, cpu_s, descendants, peak_pss
-from tests.support.servers.moto import running_moto
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks.s3_server import STORE, s3_server  # noqa: E402 - as a script, from any directory
+
 VALUE_BYTES = 100
 LAST_ROWS = 10
 WAIT_S = 600.0
 GB = 1_000_000_000
+LINGER_MS = 10
 LOADERS = 50
 ALONE_S = 30.0
 ROWS_A_SECOND = 1_000
@@ -63,12 +68,21 @@ class Bench:
     count: int
     runs: int
     as_json: bool
+    heap: str
 
     def __post_init__(self) -> None:
         url = f"http://127.0.0.1:{self.seb.port}"
         self.base = {"url": url, "tokenFile": str(self.seb.data / "admin.key")}
         self.jvm = next(filter(_is_java, descendants(os.getpid())))
         self._workers = Spent(self.jvm)
+
+    def appliance(self) -> closing[Appliance]:
+        return closing(Appliance(self.base["url"], self.base["tokenFile"]))
+
+    def begin_session(self) -> None:
+        """A new one, without the Python processes that Spark kept for the work of the last one."""
+        self.spark.stop()
+        self.spark = session(self.folder, self.heap)
 
     def used(self) -> dict[str, float]:
         driver_s = cpu_s(self.jvm) + cpu_s(os.getpid())
@@ -79,8 +93,7 @@ class Bench:
         given = {**self.base, "topics": "rows", **options}
         return self.spark.read.format("seb").options(**given).load()
 
-    def write(self, topic: str, count: int) -> None:
-        frame = rows(self.spark, count)
+    def write(self, topic: str, frame: DataFrame) -> None:
         frame.write.format("seb").mode("append").options(**self.base, topic=topic).save()
 
     def say(self, work: str, value: float, unit: str, **more: Any) -> None:
@@ -100,14 +113,14 @@ def _is_java(pid: int) -> bool:
     return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].endswith(b"java")
 
 
-def session(folder: Path) -> SparkSession:
+def session(folder: Path, heap: str) -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "spark")])
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     builder = builder.config("spark.ui.showConsoleProgress", "false")
     builder = builder.config("spark.driver.host", "127.0.0.1")
     builder = builder.config("spark.driver.bindAddress", "127.0.0.1")
-    builder = builder.config("spark.driver.memory", "1g")
+    builder = builder.config("spark.driver.memory", heap)
     builder = builder.config("spark.python.authenticate.socketTimeout", "2m")  # on a busy machine
     builder = builder.config("spark.local.dir", str(folder))
     builder = builder.config(ROWS_AT_ONCE, limits.RECORDS_IN_BATCHES_MAX)
@@ -168,16 +181,33 @@ def _ratio(last: list[float], ours: list[float]) -> float:
 
 
 def writes(bench: Bench) -> None:
-    names = iter(range(bench.runs + 1))
+    """Of rows that are made meanwhile, by hashing, and of the same rows as Parquet; at last of one
+    row, with the window that topics have on S3, and with a short one."""
+    names = itertools.count()
+
+    def write(frame: DataFrame, linger_ms: int | None = LINGER_MS) -> None:
+        name = f"written-{next(names)}"
+        with bench.appliance() as appliance:
+            appliance.send("PUT", f"/v1/topics/{name}", {"linger_ms": linger_ms})
+        bench.write(name, frame)
+
+    made, lake = rows(bench.spark, bench.count), str(bench.folder / "made.parquet")
+    made.write.parquet(lake)
+    stored = bench.spark.read.parquet(lake)
     works = {
-        "write": lambda: bench.write(f"written-{next(names)}", bench.count),
-        "write to noop": lambda: noop(rows(bench.spark, bench.count)),
+        "write, made rows": lambda: write(made),
+        "made rows to noop": lambda: noop(made),
+        "write, rows of Parquet": lambda: write(stored),
+        "rows of Parquet to noop": lambda: noop(stored),
     }
     taking_turns(bench, bench.count, works, "rows/s")
+    one = rows(bench.spark, 1)
+    works = {"write, 1 row": lambda: write(one, None), "write, 1 row, short": lambda: write(one)}
+    taking_turns(bench, 1, works, "s")
 
 
 def reads(bench: Bench) -> None:
-    """And the memory of each way, in a run of its own."""
+    """And the memory of each way, in a session of its own."""
     lake = str(bench.folder / "rows.parquet")
     bench.read().write.parquet(lake)
     share = wait_for_segments(bench)
@@ -198,6 +228,8 @@ def reads(bench: Bench) -> None:
         "workers": lambda: descendants(bench.jvm),
     }
     for name, work in works.items():
+        bench.begin_session()
+        work()
         with peak_pss(groups) as peak:
             work()
         parts = {part: found / 2**20 for part, found in peak.items()}
@@ -219,9 +251,9 @@ def last_rows(bench: Bench) -> None:
 
 def latency(bench: Bench) -> None:
     """From before a record is sent until `foreachBatch` has it, at ROWS_A_SECOND, with a window of
-    10 ms. The first WARM_S are not counted."""
-    with closing(Appliance(bench.base["url"], bench.base["tokenFile"])) as appliance:
-        appliance.send("PUT", "/v1/topics/live", {"linger_ms": 10})
+    LINGER_MS. The first WARM_S are not counted."""
+    with bench.appliance() as appliance:
+        appliance.send("PUT", "/v1/topics/live", {"linger_ms": LINGER_MS})
     found: list[float] = []
     begin_s = time.time() + WARM_S
 
@@ -237,7 +269,7 @@ def latency(bench: Bench) -> None:
     query = stream.foreachBatch(take).option("checkpointLocation", f"{bench.folder}/live").start()
 
     def produce(over: threading.Event) -> None:
-        with closing(Appliance(bench.base["url"], bench.base["tokenFile"])) as to:
+        with bench.appliance() as to:
             while not over.is_set():
                 due_s = time.monotonic() + 0.1
                 some = [{"value": str(time.time_ns())}] * (ROWS_A_SECOND // PRODUCERS // 10)
@@ -255,7 +287,7 @@ def latency(bench: Bench) -> None:
 
 def beside_producers(bench: Bench) -> None:
     def append(over: threading.Event) -> None:
-        with closing(Appliance(bench.base["url"], bench.base["tokenFile"])) as to:
+        with bench.appliance() as to:
             records = {"records": [{"value": "x" * VALUE_BYTES}] * 100}
             while not over.is_set():
                 to.send("POST", "/v1/topics/load/records", records)
@@ -301,7 +333,7 @@ def records_handed_out(seb: SebProcess) -> int:
 def wait_for_segments(bench: Bench) -> float:
     """Wait until the tidier rests; the share of the topic that is in segments."""
     until_s, before = time.monotonic() + WAIT_S, -1
-    with closing(Appliance(bench.base["url"], bench.base["tokenFile"])) as appliance:
+    with bench.appliance() as appliance:
         while time.monotonic() < until_s:
             found = appliance.get("/v1/topics/rows/manifest", offset="latest").json()
             if found["segments_end_offset"] in (before, found["log_end_offset"]):
@@ -328,19 +360,20 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--json", action="store_true", help="one object a line")
+    parser.add_argument("--heap", default="1g", help="of the JVM")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name, running_moto(Path(name) / "moto") as moto:
-        bucket = Bucket.s3(moto.new_bucket(), moto.port)
+    with tempfile.TemporaryDirectory() as name, s3_server() as variables:
+        bucket = Bucket(STORE, {**variables, "SEB_S3_IMMEDIATE_LIST": "on"})
         flags = ["--tidy-young", "0ms", "--tidy-bytes", "1MiB"]
         seb = SebProcess(bucket, Path(name) / "seb" / "local", flags)
         try:
             asyncio.run(seb.ready(within_s=WAIT_S))
-            spark = session(Path(name))
-            bench = Bench(spark, seb, Path(name), asked.records, asked.runs, asked.json)
-            bench.write("rows", asked.records)
+            spark = session(Path(name), asked.heap)
+            bench = Bench(spark, seb, Path(name), asked.records, asked.runs, asked.json, asked.heap)
+            bench.write("rows", rows(spark, asked.records))
             for part in asked.only:
                 PARTS[part](bench)
-            spark.stop()
+            bench.spark.stop()
         finally:
             seb.kill()
 

@@ -70,13 +70,17 @@ class Delta(Target):
     def _set(self, settings: dict[str, str]) -> Iterator[None]:
         """Settings of the session, meanwhile."""
         conf = self.spark.conf
+        before = {name: conf.get(name, None) for name in settings}
         for name, value in settings.items():
             conf.set(name, value)
         try:
             yield
         finally:
-            for name in settings:
-                conf.unset(name)
+            for name, value in before.items():
+                if value is None:
+                    conf.unset(name)
+                else:
+                    conf.set(name, value)
 
 
 def _options(pull: Pull) -> dict[str, str]:
