@@ -76,11 +76,11 @@ class Delta(Target):
         try:
             yield
         finally:
-            for name, value in before.items():
-                if value is None:
+            for name, former in before.items():
+                if former is None:
                     conf.unset(name)
                 else:
-                    conf.set(name, value)
+                    conf.set(name, former)
 
 
 def _options(pull: Pull) -> dict[str, str]:
