@@ -13,10 +13,9 @@ from seb_appliance.broker.lake.table import LakeTable
 from seb_appliance.broker.queues.progress import Queue
 from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.formats.api_key_members import Grant, Quotas
-from seb_appliance.formats.columns import Bytes
-from seb_appliance.formats.contents import Contents, Section
+from seb_appliance.formats.contents import Section
 from seb_appliance.formats.durable_streams import StreamState
-from seb_appliance.formats.entry import EncodedEntry, Entry, Position
+from seb_appliance.formats.entry import EncodedEntry, Encoder, Entry, Position
 from seb_appliance.formats.operations import Role, StoredSection
 from seb_appliance.formats.topic_settings import TopicSettings
 
@@ -102,9 +101,10 @@ class Journal(Protocol):
     @property
     def health(self) -> StoreHealth: ...
 
-    async def append(
-        self, contents: Contents, section_parts: Sequence[Bytes], created_us: int
-    ) -> EncodedEntry:
+    def encoder(self, created_us: int) -> Encoder:
+        """Makes the next entry. `created` never decreases from one entry to the next."""
+
+    async def append(self, encoded: EncodedEntry) -> None:
         """Store the next entry; returns once it may be applied and acknowledged.
 
         Retries the same bytes until the answer is definite, however long that takes; `health` says

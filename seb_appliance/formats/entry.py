@@ -7,9 +7,9 @@ knows whether an entry continues the log that it has read so far.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from crc32c import crc32c
@@ -102,6 +102,10 @@ class EncodedEntry:
 
     entry: Entry
     body: bytes
+
+
+Encoder: TypeAlias = Callable[[Contents, Sequence[Bytes]], EncodedEntry]
+"""Makes an entry of its table of contents and the parts of its section area, in any thread."""
 
 
 def encode(

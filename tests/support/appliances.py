@@ -135,7 +135,8 @@ class Appliance:
 
     async def append(self, number: int) -> None:
         contents = Contents([TopicDeleted(topic_id=number)], [])
-        encoded = await self.journal.append(contents, [], self.clock.wall_us())
+        encoded = self.journal.encoder(self.clock.wall_us())(contents, [])
+        await self.journal.append(encoded)
         await self.replica.apply([encoded.entry])
         self.acknowledged.append(number)
 

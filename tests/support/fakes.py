@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -23,9 +24,7 @@ from seb_appliance.broker.record_keys.indexing import IndexedTopic
 from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.errors import FencedError, StoreUncertainError
 from seb_appliance.formats import entry as entry_format
-from seb_appliance.formats.columns import Bytes
-from seb_appliance.formats.contents import Contents
-from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Entry, Position
+from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Encoder, Entry, Position
 from seb_appliance.formats.operations import AuditNoted
 from tests.support.delays import DelaysOfEntries
 
@@ -114,15 +113,9 @@ class FakeJournal:
     def release(self) -> None:
         self._go.set()
 
-    async def append(
-        self, contents: Contents, section_parts: Sequence[Bytes], created_us: int
-    ) -> EncodedEntry:
-        await self._go.wait()
-        if self.fenced:
-            raise FencedError("another appliance has taken over")
-        encoded = entry_format.encode(
-            contents,
-            section_parts,
+    def encoder(self, created_us: int) -> Encoder:
+        return partial(
+            entry_format.encode,
             after=self.position,
             epoch=self.epoch,
             writer_id=self.writer_id,
@@ -130,10 +123,14 @@ class FakeJournal:
             bucket_id=self.bucket_id,
             created_us=created_us,
         )
+
+    async def append(self, encoded: EncodedEntry) -> None:
+        await self._go.wait()
+        if self.fenced:
+            raise FencedError("another appliance has taken over")
         self.entries.append(encoded)
         self.position = encoded.entry.header.position
         self.health.last_success_s = self._clock.monotonic_s()
-        return encoded
 
     async def confirm_in_force(self) -> None:
         self.confirmations += 1

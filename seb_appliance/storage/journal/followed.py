@@ -13,14 +13,11 @@ writer has stored its base (BASES_S). What `read` returns is permanently on the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 from seb_appliance.clock import Clock
 from seb_appliance.errors import StandbyError
-from seb_appliance.formats.columns import Bytes
-from seb_appliance.formats.contents import Contents
-from seb_appliance.formats.entry import EncodedEntry, Entry, Position
+from seb_appliance.formats.entry import EncodedEntry, Encoder, Entry, Position
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, claimed_span
 from seb_appliance.storage.journal.create_only import create_only_span
@@ -102,14 +99,13 @@ class FollowedJournal:
         """Why nothing is read although there may be entries, for people; "" if it is read."""
         return ""
 
-    async def append(
-        self,
-        contents: Contents,  # noqa: ARG002 - the protocol's
-        section_parts: Sequence[Bytes],  # noqa: ARG002
-        created_us: int,  # noqa: ARG002
-    ) -> EncodedEntry:
+    def encoder(self, created_us: int) -> Encoder:  # noqa: ARG002 - the protocol's
         """Raises StandbyError, always."""
         raise StandbyError("Nothing is written to a journal that is followed.")
+
+    async def append(self, encoded: EncodedEntry) -> None:  # noqa: ARG002 - the protocol's
+        """Raises StandbyError, always."""
+        self.encoder(0)
 
     async def confirm_in_force(self) -> None:
         """Does nothing: a standby is never in force."""

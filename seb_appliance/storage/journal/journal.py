@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Final
 
-from seb_appliance import limits
 from seb_appliance.errors import (
     BadBatchError,
     FencedError,
@@ -17,11 +14,10 @@ from seb_appliance.errors import (
     StoreUncertainError,
 )
 from seb_appliance.failpoints import Failpoints
-from seb_appliance.formats.columns import Bytes
-from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import (
     HEADER_BYTES,
     EncodedEntry,
+    Encoder,
     Position,
     encode,
     read_header,
@@ -29,8 +25,6 @@ from seb_appliance.formats.entry import (
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.stores.object_store import ObjectStore
-
-_THREAD_BYTES: Final = 64 * limits.KIB  # smaller entries are encoded on the event loop
 
 
 async def create_entry(store: RetryingStore, key: str, encoded: EncodedEntry) -> bool:
@@ -96,23 +90,30 @@ class StoredJournal:
         self._refusal = ""  # why nothing is appended any more
         self._appending = False
 
-    async def append(
-        self, contents: Contents, section_parts: Sequence[Bytes], created_us: int
-    ) -> EncodedEntry:
-        """See `broker.ports.Journal`. `created` never decreases from one entry to the next."""
+    def encoder(self, created_us: int) -> Encoder:
+        """See `broker.ports.Journal`."""
+        return partial(
+            encode,
+            after=self.position,
+            epoch=self.epoch,
+            writer_id=self.writer_id,
+            entry_id=self._random_bytes(16),
+            bucket_id=self.bucket_id,
+            created_us=max(created_us, self.position.created_us),
+        )
+
+    async def append(self, encoded: EncodedEntry) -> None:
+        """See `broker.ports.Journal`."""
         assert not self._appending, "one append at a time"
         self._refuse_if_fenced()
         self._appending = True
         try:
-            encoded = await self._encode(contents, section_parts, created_us)
-            try:
-                await self._store(encoded)
-            except BaseException as error:
-                if not self._refusal:
-                    self._refusal = f"an append was cut short ({type(error).__name__}): start again"
-                raise
+            await self._store(encoded)
             self.position = encoded.entry.header.position
-            return encoded
+        except BaseException as error:
+            if not self._refusal:
+                self._refusal = f"an append was cut short ({type(error).__name__}): start again"
+            raise
         finally:
             self._appending = False
 
@@ -133,24 +134,3 @@ class StoredJournal:
         if self._refusal:
             # Nothing of this call has been sent anywhere.
             raise FencedError(self._refusal, side_effects="none")
-
-    async def _encode(
-        self, contents: Contents, parts: Sequence[Bytes], created_us: int
-    ) -> EncodedEntry:
-        entry_id = self._random_bytes(16)
-
-        def encoded() -> EncodedEntry:
-            return encode(
-                contents,
-                parts,
-                after=self.position,
-                epoch=self.epoch,
-                writer_id=self.writer_id,
-                entry_id=entry_id,
-                bucket_id=self.bucket_id,
-                created_us=max(created_us, self.position.created_us),
-            )
-
-        if sum(map(len, parts)) <= _THREAD_BYTES:
-            return encoded()
-        return await asyncio.to_thread(encoded)

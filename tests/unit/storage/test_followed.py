@@ -127,7 +127,7 @@ async def test_a_bucket_that_is_away_for_minutes_is_waited_for(store, standby, w
 
 async def test_an_append_is_refused(standby):
     with pytest.raises(StandbyError) as told:
-        await standby.journal.append(Contents([], []), [], 0)
+        standby.journal.encoder(0)
     assert (told.value.retryable, told.value.side_effects) == (False, "none")
 
 

@@ -120,7 +120,8 @@ async def test_entries_are_chained_by_their_header_crcs(appliance, store):
 async def test_created_never_goes_back(appliance):
     await appliance.append(1)
     earlier = appliance.journal.position.created_us
-    encoded = await appliance.journal.append(Contents([], []), [], earlier - 5_000_000)
+    encoded = appliance.journal.encoder(earlier - 5_000_000)(Contents([], []), [])
+    await appliance.journal.append(encoded)
     assert encoded.entry.header.created_us == earlier
 
 

@@ -15,7 +15,6 @@ from seb_appliance.errors import (
 )
 from seb_appliance.formats.entry import Position, decode
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal import journal as journal_file
 from seb_appliance.storage.journal import replay
 from seb_appliance.storage.journal.bases import decode_base, encode_base
 from seb_appliance.storage.journal.bucket_info import BucketInfo, encode_bucket_info
@@ -73,12 +72,6 @@ def state_of(appliance):
 
 
 # --- entries ---
-
-
-async def test_a_large_entry_is_made_in_a_thread_and_is_the_same(one, store, monkeypatch):
-    monkeypatch.setattr(journal_file, "_THREAD_BYTES", -1)
-    await one.append(11)
-    assert decode(await store.get(key(11))).header.position == one.journal.position
 
 
 async def test_rubbish_at_the_next_key_fences(one, store):
