@@ -101,6 +101,7 @@ def test_a_topic_compacted_on_the_cluster_is_what_a_dictionary_is(spark, house) 
     assert_fsck_is_clean(house)
 
 
+@pytest.mark.neighbours  # for the time: minutes, with a JVM for each step
 def test_a_compaction_that_is_killed_before_each_step_has_changed_nothing(spark, house) -> None:
     """Once the segments are handed over, the appliance needs the job no more."""
     topic = filled(house)
