@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.proof.check_records import Evidence
-from tests.proof.history import Commit, History, RegisterCall
+from tests.proof.history import Commit, History, RegisterCall, TakeOver
 from tests.proof.judges import judging, porcupine
 from tests.proof.judges.expected import MISSED
 from tests.proof.kafka_histories import transform
@@ -108,3 +108,22 @@ def test_what_contenders_may_be_told_can_be_ordered(name: str) -> None:
 @pytest.mark.parametrize("name", NOT_ORDERED)
 def test_what_contenders_may_not_be_told_cannot_be_ordered(name: str) -> None:
     assert len(porcupine.rule(Evidence(contended(*NOT_ORDERED[name]))).illegal) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "may_be_old"),
+    [
+        ("shown after it was deleted", True),
+        ("absent after it was created", True),
+        ("held by nobody", True),
+        ("created twice", False),
+        ("a lease of two", False),
+    ],
+)
+def test_who_is_taken_over_may_show_what_is_old_but_not_grant_it(
+    name: str, may_be_old: bool
+) -> None:
+    history = contended(*NOT_ORDERED[name])
+    last = history.register_calls[-1]
+    history.take_overs.append(TakeOver(last.port, last.sent_s, last.answered_s))
+    assert (porcupine.rule(Evidence(history)).illegal == []) is may_be_old
