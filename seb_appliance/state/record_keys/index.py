@@ -216,8 +216,8 @@ class SqliteKeyIndex:
             known.close()
             self._of_thread.connection = None
         connection = files.read_only(self._path, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA trusted_schema = OFF")
         self._open_readers.append(connection)
+        connection.execute("PRAGMA trusted_schema = OFF")
         self._of_thread.connection, self._of_thread.number = connection, number
         return connection
 
@@ -254,6 +254,10 @@ class SqliteKeyIndex:
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
-    for pragma in (*_PRAGMAS, *_WRITER_PRAGMAS):
-        connection.execute(pragma)
+    try:
+        for pragma in (*_PRAGMAS, *_WRITER_PRAGMAS):
+            connection.execute(pragma)
+    except BaseException:
+        connection.close()
+        raise
     return connection
