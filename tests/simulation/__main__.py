@@ -25,7 +25,7 @@ def main() -> int:
         choices=KINDS,
         default="plain",
         dest="kind",
-        help="of seeds: with local state in plain Python, or in SQLite (slower)",
+        help="of seeds: with local state in plain Python, or in SQLite (slower); or with streams",
     )
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     parser.add_argument("--mutation", choices=MUTATIONS, help="with this bug planted")

@@ -26,6 +26,7 @@ from seb_appliance.broker.ports import (
 )
 from seb_appliance.broker.queues.progress import Queues
 from seb_appliance.broker.topics.topic import Run, with_run, without_below
+from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.entry import ORIGIN, Entry, EntryHeader, Position
 from seb_appliance.formats.operations import (
     ApiKeyCreated,
@@ -44,6 +45,7 @@ from seb_appliance.formats.operations import (
     QueueEvent,
     SegmentsReplaced,
     StoredSection,
+    StreamSet,
     TableEvent,
     TopicChanged,
     TopicCompacted,
@@ -70,6 +72,7 @@ class Fold:
         self.position: Position = ORIGIN
         self.next_topic_id = 1
         self.topics: dict[int, TopicRow] = {}
+        self.streams: dict[int, StreamState] = {}
         self.api_keys: dict[str, ApiKeyRow] = {}
         self.documents: dict[tuple[str, str], DocumentRow] = {}
         self.writers: list[WriterRow] = []
@@ -126,6 +129,8 @@ class Fold:
                 self.next_topic_id = max(self.next_topic_id, topic_id + 1)
             case TopicChanged(topic_id=topic_id, settings=settings):
                 self.topics[topic_id] = replace(self.topics[topic_id], settings=settings)
+            case StreamSet(topic_id=topic_id):
+                self.streams[topic_id] = operation.stream
             case TopicDeleted(topic_id=topic_id):
                 self._delete_topic(topic_id)
             case TopicTrimmed(topic_id=topic_id, log_start_offset=start):
@@ -182,6 +187,7 @@ class Fold:
 
     def _delete_topic(self, topic_id: int) -> None:
         del self.topics[topic_id]
+        self.streams.pop(topic_id, None)
         self.runs.pop(topic_id, None)
         self.producers.forget_topic(topic_id)
         self.queues.forget_topic(topic_id)
@@ -249,6 +255,7 @@ class Fold:
             producers=list(self.producers._by_id.values()),
             lake_tables=self.tables.all(),
             queues=[one.copy() for one in self.queues],
+            streams=sorted(self.streams.items()),
         )
 
     def _living(self, entries: Iterable[Entry]) -> Iterable[EntryRow]:

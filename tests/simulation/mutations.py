@@ -41,6 +41,7 @@ from seb_appliance.storage.stores.store_clock import StoreClock
 from tests.simulation.kafka_mutations import OF_KAFKA
 from tests.simulation.queue_mutations import OF_QUEUES
 from tests.simulation.seeds import Outcome, run_seed
+from tests.simulation.stream_mutations import OF_STREAMS
 from tests.simulation.table_mutations import OF_TABLES
 
 Mutation = Callable[[], contextlib.AbstractContextManager[Any]]
@@ -318,6 +319,7 @@ MUTATIONS: dict[str, Mutation] = {
         *OF_TABLES,
         *OF_QUEUES,
         *OF_KAFKA,
+        *OF_STREAMS,
     )
 }
 
@@ -329,6 +331,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "table_changed_before_it_is_printed": {"machines": 3, "copies": False},
     "sqlite_forgets_trims": {"kind": "sqlite"},
     "pages_end_with_transactions": {"kind": "sqlite"},
+    **{planted.__name__: {"kind": "streams"} for planted in OF_STREAMS},
 }
 
 

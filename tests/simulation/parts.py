@@ -10,7 +10,7 @@ from multiprocessing import get_context
 
 from tests.simulation.seeds import Kind, Outcome, run_seed
 
-AT_ONCE: dict[Kind, int] = {"plain": 50, "sqlite": 10}  # seeds that a process takes
+AT_ONCE: dict[Kind, int] = {"plain": 50, "sqlite": 10, "streams": 50}  # seeds that a process takes
 
 
 def in_parts(

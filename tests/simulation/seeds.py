@@ -39,18 +39,20 @@ from tests.simulation.process import Process
 from tests.simulation.projected import differences, project_anew
 from tests.simulation.queues import Workers
 from tests.simulation.sqlite_state import SqliteDisk
+from tests.simulation.streams import StreamClients
 from tests.simulation.tables import Onlooker, Promises, unsettled
 from tests.simulation.trace import Trace
 from tests.simulation.upkeep import out_of_order
 from tests.simulation.verdict import catalog_digest, violations
 from tests.simulation.world import Machine, World
 
-Kind = Literal["plain", "sqlite"]
-"""What local state is: entries in plain Python, or the product's SQLite files."""
+Kind = Literal["plain", "sqlite", "streams"]
+"""Local state is entries in plain Python, or the product's SQLite files; or streams are opened and
+closed, with local state in plain Python and without the Kafka protocol."""
 
-BUSY_S: dict[Kind, float] = {"plain": 12.0, "sqlite": 8.0}
+BUSY_S: dict[Kind, float] = {"plain": 12.0, "sqlite": 8.0, "streams": 12.0}
 CALLBACKS_MAX = 400_000
-KINDS: tuple[Kind, ...] = ("plain", "sqlite")
+KINDS: tuple[Kind, ...] = ("plain", "sqlite", "streams")
 TABLES_WITHIN_S = 60.0
 RECOVERS_WITHIN_S = 240.0  # once nothing goes wrong any more
 
@@ -99,7 +101,7 @@ def run_seed(
             machines=machines or draws.choice([1, 2, 2, 2, 3]),
             sqlite=kind == "sqlite",
         )
-        run = _Run(world, copies=copies)
+        run = _Run(world, BUSY_S[kind], copies=copies, streams=kind == "streams")
         with small_limits(), _local_state(world):
             try:
                 with running(world.loop):
@@ -207,13 +209,15 @@ def small_limits() -> Iterator[None]:
 
 
 class _Run:
-    def __init__(self, world: World, *, copies: bool) -> None:
+    def __init__(self, world: World, busy_s: float, *, copies: bool, streams: bool) -> None:
         self._world = world
+        self._busy_s = busy_s
         self._found: list[str] = []
         self._clients = Clients(world)
         self._tables = Onlooker(world)
         self._workers = Workers(world)
-        self._copier = Copier(world) if copies else None
+        self._copier = Copier(world) if copies and not streams else None
+        self._streams = StreamClients(world) if streams else None
 
     def to_the_end(self) -> list[str]:
         main = self._world.loop.task_of(None, self._main())
@@ -236,14 +240,20 @@ class _Run:
         await self._workers.make_queue()
         if len(world.machines) > 1 and world.draws.random() < 0.6:
             world.machines[1].boot(standby=True)
-        busy_s = BUSY_S["sqlite" if world.sqlite else "plain"]
-        keeping = nemesis.start(busy_s)
+        keeping = nemesis.start(self._busy_s)
         tasks = self._clients.start()
         tasks.append(world.loop.task_of(None, self._tables.look()))
         tasks += [world.loop.task_of(None, self._workers.work(name)) for name in ("w0", "w1")]
         if self._copier is not None:
             tasks.append(world.loop.task_of(None, self._copier.work()))
-        await asyncio.sleep(busy_s)
+        if (streams := self._streams) is not None:
+            works = [
+                streams.make(),
+                streams.look(),
+                *(streams.write(name) for name in ("d0", "d1")),
+            ]
+            tasks += [world.loop.task_of(None, work) for work in works]
+        await asyncio.sleep(self._busy_s)
         nemesis.calm()
         world.note("nemesis", "is calm")
         await asyncio.sleep(2.0)
@@ -321,6 +331,8 @@ class _Run:
         readable = await self._read_all(fresh.broker)
         self._found += violations(world.history, log, readable)
         self._found += copied(fresh.broker, log)
+        if self._streams is not None:
+            self._found += self._streams.violations(log, fresh.broker)
         self._found += await self._settle_tables(fresh.broker)
         self._found += await self._workers.finish(fresh.broker)
         left = await self._read_all(fresh.broker)  # a compaction may have been at work

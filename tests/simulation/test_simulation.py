@@ -14,15 +14,22 @@ from tests.simulation.parts import in_parts
 from tests.simulation.seeds import KINDS, Kind, run_seed
 
 ROOT = Path(__file__).parents[2]
-SEEDS = int(os.environ.get("TEST_SEEDS", "400"))
-SQLITE_SEEDS = int(os.environ.get("TEST_SQLITE_SEEDS", "30"))
+SEEDS: dict[Kind, int] = {
+    "plain": int(os.environ.get("TEST_SEEDS", "400")),
+    "sqlite": int(os.environ.get("TEST_SQLITE_SEEDS", "30")),
+    "streams": int(os.environ.get("TEST_STREAM_SEEDS", "100")),
+}
 SEEDS_TO_FIND = 1_200
 # Bugs that few seeds find, and where to look first.
 FIRST_SEEDS = {
     "table_changed_before_it_is_printed": 789,
     "standby_serves_what_is_not_settled": 430,
 }
-HASH_SEEDS: dict[Kind, list[str]] = {"plain": ["0", "4711"], "sqlite": ["4711"]}
+HASH_SEEDS: dict[Kind, list[str]] = {
+    "plain": ["0", "4711"],
+    "sqlite": ["4711"],
+    "streams": ["4711"],
+}
 
 
 def test_what_is_promised_holds_in_a_few_seeds() -> None:
@@ -58,25 +65,15 @@ def test_a_seed_replays_bit_for_bit_in_another_process_whatever_its_hashes(kind:
 
 
 @pytest.mark.slow
-def test_what_is_promised_holds_in_many_seeds() -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_promised_holds_in_many_seeds(kind: Kind) -> None:
     failed = {
         outcome.seed: outcome.violations
-        for outcomes, _ in in_parts(range(SEEDS), jobs=2)
+        for outcomes, _ in in_parts(range(SEEDS[kind]), jobs=2, kind=kind)
         for outcome in outcomes
         if outcome.violations
     }
-    assert not failed, "replay one: python -m tests.simulation --trace --seed …"
-
-
-@pytest.mark.slow
-def test_what_is_promised_holds_with_sqlite_as_the_local_state() -> None:
-    failed = {
-        outcome.seed: outcome.violations
-        for outcomes, _ in in_parts(range(SQLITE_SEEDS), jobs=2, kind="sqlite")
-        for outcome in outcomes
-        if outcome.violations
-    }
-    assert not failed, "replay one: python -m tests.simulation --class sqlite --trace --seed …"
+    assert not failed, f"replay one: python -m tests.simulation --class {kind} --trace --seed …"
 
 
 @pytest.mark.slow

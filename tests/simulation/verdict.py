@@ -150,6 +150,7 @@ def catalog_digest(catalog: Catalog) -> dict[str, object]:
             tuple(zip(topic.stored.bases, topic.stored.lengths, topic.stored.crcs, strict=True)),
             topic.entries_begin,
             (topic.parent.topic_id if topic.parent else None, topic.fork_offset),
+            topic.stream,
         )
         for topic in catalog.topics()
     }

@@ -29,8 +29,8 @@ from seb_appliance.broker.streams.admission import (
 )
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.names import check_topic_name
-from seb_appliance.broker.topics.topic import Topic, no_such_topic
-from seb_appliance.errors import ForkRefusedError, SebError, TopicHeldError
+from seb_appliance.broker.topics.topic import Topic, deleted_since, no_such_topic
+from seb_appliance.errors import ForkRefusedError, SebError, TopicHeldError, TopicNotFoundError
 from seb_appliance.tasks import Background, Supervisor
 
 
@@ -134,7 +134,7 @@ class Streams:
             reservation,
             len(values),
         )
-        return self.get(name), not isinstance(stored, Duplicate)
+        return _view(self._as_stored(name)), not isinstance(stored, Duplicate)
 
     async def _make_room(self, name: str, wanted: WantedStream) -> Inherited | None:
         """Delete an expired stream of this name. Returns what a new fork takes from its parent."""
@@ -162,7 +162,7 @@ class Streams:
             reservation,
             len(asked.values),
         )
-        topic = self._living(name)
+        topic = self._as_stored(name)
         stream = topic.stream or PLAIN
         self._expiry.touch(topic.topic_id, stream)
         newest_seq = self._newest_seq(topic, asked)
@@ -217,6 +217,13 @@ class Streams:
         if self._is_over(topic):
             raise no_such_topic(name)
         return topic
+
+    def _as_stored(self, name: str) -> Topic:
+        """After a change of it. Raises OutcomeUnknownError."""
+        try:
+            return self._living(name)
+        except TopicNotFoundError as gone:
+            raise deleted_since(name) from gone
 
     def _is_over(self, topic: Topic) -> bool:
         """Whether it has expired, for readers and writers: not while records of it are not

@@ -11,7 +11,12 @@ from operator import add
 from typing import Final, NamedTuple, TypeAlias
 
 from seb_appliance import limits
-from seb_appliance.errors import TopicHeldError, TopicNotFoundError, TopicReplacedError
+from seb_appliance.errors import (
+    OutcomeUnknownError,
+    TopicHeldError,
+    TopicNotFoundError,
+    TopicReplacedError,
+)
 from seb_appliance.formats.contents import Section
 from seb_appliance.formats.durable_streams import StreamState
 from seb_appliance.formats.operations import StoredSection
@@ -312,6 +317,14 @@ class Topic:
 def no_such_topic(name: str) -> TopicNotFoundError:
     return TopicNotFoundError(
         f"There is no topic {name!r}. Create it with PUT /v1/topics/{name}.", topic=name
+    )
+
+
+def deleted_since(name: str) -> OutcomeUnknownError:
+    """For a change that was stored, of a topic that was deleted in the same moment: that it is not
+    there would say that nothing was done."""
+    return OutcomeUnknownError(
+        f"The change of topic {name} was stored, and the topic was deleted since."
     )
 
 

@@ -21,10 +21,10 @@ from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.topics.catalog import Catalog, Totals
 from seb_appliance.broker.topics.names import check_topic_name
-from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.broker.topics.topic import Topic, deleted_since
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.clock import Clock
-from seb_appliance.errors import OutcomeUnknownError, TopicDiffersError, TopicNotFoundError
+from seb_appliance.errors import TopicDiffersError, TopicNotFoundError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.tasks import in_slices
 
@@ -246,14 +246,11 @@ class Topics:
         return self._as_stored(name)
 
     def _as_stored(self, name: str) -> TopicView:
-        """After a change of it. Raises OutcomeUnknownError if it was deleted in the same moment:
-        that it is not there would say that nothing was done."""
+        """After a change of it. Raises OutcomeUnknownError."""
         try:
             return self.get(name)
         except TopicNotFoundError as gone:
-            raise OutcomeUnknownError(
-                f"The change of topic {name} was stored, and the topic was deleted since."
-            ) from gone
+            raise deleted_since(name) from gone
 
     def _view(self, topic: Topic) -> TopicView:
         return TopicView(

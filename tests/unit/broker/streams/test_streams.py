@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import pytest
@@ -15,6 +16,7 @@ from seb_appliance.errors import (
     OutcomeUnknownError,
     TopicNotFoundError,
 )
+from tests.support.fakes import settle
 from tests.unit.broker.conftest import ADMIN, House, Nobody, append_to_stream, make_stream
 
 HOUR_S = 3_600
@@ -88,6 +90,17 @@ async def test_who_waits_for_a_stream_that_was_made_anew_is_told_so(house: House
         await house.done(house.broker.streams.wait(before, before.log_end_offset, 1, OPERATOR))
 
 
+async def test_an_append_to_a_stream_that_is_deleted_in_the_same_moment_is_not_told_as_refused(
+    house: House,
+) -> None:
+    await make_stream(house, WantedStream())
+    appended = asyncio.ensure_future(append_to_stream(house, b"gone"))
+    await settle()
+    await house.done(house.broker.streams.delete("s", THE_APPLIANCE))
+    with pytest.raises(OutcomeUnknownError, match="deleted since"):
+        await appended
+
+
 async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house: House) -> None:
     await make_stream(house, WantedStream(ttl_s=1))
     await make_stream(house, WantedStream(), "stays")
@@ -101,7 +114,7 @@ async def test_a_stream_whose_time_is_up_is_deleted_and_costs_nothing_then(house
 
 
 async def test_a_stream_that_is_over_before_it_is_stored_is_deleted(house: House) -> None:
-    with pytest.raises(TopicNotFoundError):
+    with pytest.raises(OutcomeUnknownError):
         await make_stream(house, WantedStream(expires_us=house.clock.wall_us() + 1))
     assert len(house.broker.topics.all()) == 1
     await house.clock.advance(2 * limits.STREAM_SWEEP_S)
