@@ -1,5 +1,5 @@
-"""P21: what is told or shown as closed ends there for ever, and whoever repeats an append to it is
-told what became of it.
+"""P21: a stream that is told or shown as closed has the same end for ever. A producer that repeats
+an append to it is told what became of the append.
 
 Streams come and go. Producers append to them until they are closed by one of several that try; a
 reader looks at them wherever it is answered, at a standby, too.

@@ -37,8 +37,9 @@ _COMPRESS_IN_THREAD_BYTES: Final = 8 * 1024
 def _entry_of(
     window: Window, created_us: int, encode: Encoder
 ) -> tuple[EncodedEntry, tuple[int, int]]:
-    """And the sizes of its compressed batches before and after. All of it in one visit to a thread:
-    while the event loop reads many requests, the way there and back takes longer than the work."""
+    """The entry of a window, and the sizes of its compressed batches in bytes, before and after.
+    One call, so that it takes one visit to a thread: while the event loop reads many requests, the
+    way there and back takes longer than the work."""
     sealed = seal(window, created_us)
     window.drop_records()
     encoded = encode(sealed.contents, sealed.parts)

@@ -125,9 +125,12 @@ async def test_a_bucket_that_is_away_for_minutes_is_waited_for(store, standby, w
     assert standby.clock.monotonic_s() - began_s > START_PATIENCE_S
 
 
-async def test_an_append_is_refused(standby):
-    with pytest.raises(StandbyError) as told:
+async def test_an_append_is_refused(standby, writer):
+    encoded = writer.journal.encoder(0)(Contents([], []), [])
+    with pytest.raises(StandbyError):
         standby.journal.encoder(0)
+    with pytest.raises(StandbyError) as told:
+        await standby.journal.append(encoded)
     assert (told.value.retryable, told.value.side_effects) == (False, "none")
 
 
