@@ -141,7 +141,7 @@ def told(seb: Serving, commit: Commit) -> dict[str, Any]:
     }
     found: dict[str, Any] = {name: ask(seb, "GET", path)["records"] for name, path in reads.items()}
     found["keyed"] = {record["key"]: record["value"] for record in found["keyed"]}
-    found["keys"] = ask(seb, "GET", "/v1/topics/keyed/keys")["keys"]
+    found["keys"] = ask(seb, "GET", "/v1/topics/keyed/keys?fresh=true")["keys"]
     (group,) = ask(seb, "GET", "/v1/groups/billing")["topics"]
     found["group"] = [group["committed_offset"], group["lag_records"]]
     if commit.has_queues:
