@@ -347,7 +347,8 @@ class Settings:
     )
     s3_checksums: str = _text(
         "when_required",
-        "Checksums of the S3 client. Many stores refuse when_supported, which AWS recommends.",
+        "when_supported: the store knows x-amz-checksum-crc32c, which takes less time than an MD5. "
+        "It is always sent to AWS. Many other stores refuse it.",
         choices=("when_required", "when_supported"),
     )
     s3_immediate_list: bool = _switch(

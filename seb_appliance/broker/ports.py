@@ -101,8 +101,13 @@ class Journal(Protocol):
     @property
     def health(self) -> StoreHealth: ...
 
+    @property
+    def encodes_ahead(self) -> bool:
+        """Whether an entry may be encoded while the one before it is appended."""
+
     def encoder(self, created_us: int) -> Encoder:
-        """Makes the next entry. `created` never decreases from one entry to the next."""
+        """Makes the entry after the last one that was encoded, which must be appended first.
+        `created` never decreases from one entry to the next."""
 
     async def append(self, encoded: EncodedEntry) -> None:
         """Store the next entry; returns once it may be applied and acknowledged.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -25,7 +25,12 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 from seb_appliance.storage import layout
-from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
+from seb_appliance.storage.stores.object_store import (
+    Durability,
+    LocalStore,
+    ObjectInfo,
+    ObjectRange,
+)
 from tests.simulation.clock import BOOT_S, START_US
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.trace import Trace
@@ -245,12 +250,11 @@ def _damaged(found: ObjectRange, damage: str, draws: Random) -> ObjectRange:
     return ObjectRange(bytes(data), found.total_size)
 
 
-class BucketClient:
+class BucketClient(LocalStore):
     """`ObjectStore` for one process."""
 
     durability: Durability = "s3"
     description = "simulated:"
-    date_ahead_s: float | None = None
 
     def __init__(self, network: Network, bucket: Bucket, owner: Owner) -> None:
         self._network = network
@@ -295,14 +299,5 @@ class BucketClient:
 
     async def delete(self, key: str) -> None:
         await self._ask("delete", key, lambda: self._bucket.delete(key))
-
-    async def signed_urls(self, keys: Sequence[str], valid_s: int) -> list[str] | None:
-        return None
-
-    async def signed_put(self, key: str, length: int, md5: bytes, valid_s: int) -> SignedPut | None:
-        return None
-
-    async def check_configuration(self) -> list[str]:
-        return []
 
     async def close(self) -> None: ...

@@ -6,7 +6,6 @@ import asyncio
 import heapq
 import itertools
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 
 import msgspec
 
@@ -24,6 +23,8 @@ from seb_appliance.broker.record_keys.indexing import IndexedTopic
 from seb_appliance.broker.topics.topic import IndexRows
 from seb_appliance.errors import FencedError, StoreUncertainError
 from seb_appliance.formats import entry as entry_format
+from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import ORIGIN, EncodedEntry, Encoder, Entry, Position
 from seb_appliance.formats.operations import AuditNoted
 from tests.support.delays import DelaysOfEntries
@@ -95,11 +96,13 @@ class FakeJournal:
     writer_id = b"W" * 16
     epoch = 1
     mode = "A"
+    encodes_ahead = True
     durability = "memory"
 
     def __init__(self, clock: FakeClock) -> None:
         self.position: Position = ORIGIN
         self.health = StoreHealth(last_success_s=clock.monotonic_s())
+        self.encoded: list[EncodedEntry] = []
         self.entries: list[EncodedEntry] = []
         self.fenced = False
         self.confirmations = 0
@@ -114,20 +117,27 @@ class FakeJournal:
         self._go.set()
 
     def encoder(self, created_us: int) -> Encoder:
-        return partial(
-            entry_format.encode,
-            after=self.position,
-            epoch=self.epoch,
-            writer_id=self.writer_id,
-            entry_id=len(self.entries).to_bytes(16, "big"),
-            bucket_id=self.bucket_id,
-            created_us=created_us,
-        )
+        def encode(contents: Contents, parts: Sequence[Bytes]) -> EncodedEntry:
+            encoded = entry_format.encode(
+                contents,
+                parts,
+                after=self.encoded[-1].entry.header.position if self.encoded else ORIGIN,
+                epoch=self.epoch,
+                writer_id=self.writer_id,
+                entry_id=len(self.encoded).to_bytes(16, "big"),
+                bucket_id=self.bucket_id,
+                created_us=created_us,
+            )
+            self.encoded.append(encoded)
+            return encoded
+
+        return encode
 
     async def append(self, encoded: EncodedEntry) -> None:
         await self._go.wait()
         if self.fenced:
             raise FencedError("another appliance has taken over")
+        assert encoded.entry.header.follows(self.position)
         self.entries.append(encoded)
         self.position = encoded.entry.header.position
         self.health.last_success_s = self._clock.monotonic_s()

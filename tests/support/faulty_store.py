@@ -169,6 +169,9 @@ class FaultyStore:
     def description(self) -> str:
         return "faulty:"
 
+    def prepare(self, body: bytes) -> None:
+        self.inner.prepare(body)
+
     async def create(self, key: str, body: bytes) -> None:
         if self.creates == "501":
             self.requests.append(("create", key))

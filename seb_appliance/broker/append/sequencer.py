@@ -1,7 +1,7 @@
 """The writer's loop: close a window, seal it, PUT one entry, apply it, acknowledge.
 
-One entry is in flight while the next window fills. A sealed entry is never abandoned: the journal
-retries the same bytes until the bucket's answer is definite.
+One entry is in flight while the next window fills and, once it is full, is encoded. A sealed entry
+is never abandoned: the journal retries the same bytes until the bucket's answer is definite.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Executor
-from typing import Final
+from typing import Final, TypeAlias
 
 from seb_appliance.broker.append.sealing import seal
 from seb_appliance.broker.append.window import Linger, Window
@@ -32,14 +32,15 @@ from seb_appliance.formats.entry import EncodedEntry, Encoder, Entry
 
 _SEAL_IN_THREAD_BYTES: Final = 64 * 1024
 _COMPRESS_IN_THREAD_BYTES: Final = 8 * 1024
+_GATHERED_SHARE: Final = 0.25  # of the time of the PUT before
+
+# An entry, and the sizes of its compressed batches in bytes, before and after.
+_Encoded: TypeAlias = tuple[EncodedEntry, tuple[int, int]]
 
 
-def _entry_of(
-    window: Window, created_us: int, encode: Encoder
-) -> tuple[EncodedEntry, tuple[int, int]]:
-    """The entry of a window, and the sizes of its compressed batches in bytes, before and after.
-    One call, so that it takes one visit to a thread: while the event loop reads many requests, the
-    way there and back takes longer than the work."""
+def _entry_of(window: Window, created_us: int, encode: Encoder) -> _Encoded:
+    """One call, so that it takes one visit to a thread: while the event loop reads many requests,
+    the way there and back takes longer than the work."""
     sealed = seal(window, created_us)
     window.drop_records()
     encoded = encode(sealed.contents, sealed.parts)
@@ -80,6 +81,9 @@ class Sequencer:
         self._open: Window | None = None
         self._full: deque[Window] = deque()
         self._in_flight: Window | None = None
+        self._is_appending = False
+        self._gathers_until_s = 0.0
+        self._ahead: asyncio.Future[_Encoded] | None = None  # of the first of `_full`
         self._wake = asyncio.Event()
         self._timer: Timer | None = None
         self._timer_at_s = float("inf")
@@ -110,6 +114,7 @@ class Sequencer:
         if window.is_full:
             self._open = None
             self._full.append(window)
+            self._encode_ahead()
             self._wake.set()
         elif closes_now:
             self._wake.set()
@@ -126,6 +131,8 @@ class Sequencer:
         self.failure = self.refusal = self.failure or error
         if self._timer is not None:
             self._timer.cancel()
+        if self._ahead is not None:
+            self._ahead.cancel()
         for window in (self._in_flight, *self._full, self._open):
             if window is not None and not window.is_done:
                 window.fail(self.failure)
@@ -177,6 +184,7 @@ class Sequencer:
                 encoded, put_s = await self._store(window)
                 await self._apply(window, encoded, put_s)
                 self._in_flight = None
+                self._gather(put_s)
                 if self._state.pause_s > 0:
                     await self._clock.sleep(self._state.pause_s)
         except FencedError as error:
@@ -193,6 +201,14 @@ class Sequencer:
             self.fail(InternalError(f"the writer stopped: {error!r}"))
             raise
 
+    def _gather(self, put_s: float) -> None:
+        """A window that waited for the entry in flight longer than its linger stays open a little
+        for the answers' next requests. Else they would always miss it, and wait for two PUTs."""
+        window, now_s = self._open, self._clock.monotonic_s()
+        if window is not None and window.deadline_s <= now_s:
+            linger_s = window.deadline_s - window.opened_s
+            self._gathers_until_s = now_s + min(linger_s, put_s * _GATHERED_SHARE)
+
     async def _next_window(self) -> Window:
         while self.failure is None:
             if self._full:
@@ -200,7 +216,7 @@ class Sequencer:
             window = self._open
             if window is not None and window.is_in_use:
                 now_s = self._clock.monotonic_s()
-                due_s = self._linger.due_s(window, now_s)
+                due_s = max(self._linger.due_s(window, now_s), self._gathers_until_s)
                 if self._flushing or due_s <= now_s:
                     self._open = None
                     if not window.is_empty:
@@ -214,18 +230,33 @@ class Sequencer:
 
     async def _store(self, window: Window) -> tuple[EncodedEntry, float]:
         window.begin_sealing(self._clock.monotonic_s())
-        created_us = self._clock.created_us()
-        work = window, created_us, self._journal.encoder(created_us)
         inline_bytes = _COMPRESS_IN_THREAD_BYTES if window.compresses else _SEAL_IN_THREAD_BYTES
-        if window.size_bytes > inline_bytes:
-            loop = asyncio.get_running_loop()
-            encoded, sizes = await loop.run_in_executor(self._executor, _entry_of, *work)
+        if self._ahead is not None or window.size_bytes > inline_bytes:
+            encoding, self._ahead = self._ahead or self._encoding(window), None
+            encoded, sizes = await encoding
         else:
-            encoded, sizes = _entry_of(*work)
+            encoded, sizes = _entry_of(*self._to_encode(window))
         self._counters.note_compressed(*sizes)
         self._failpoints.reach("K3")
+        self._is_appending = True
+        self._encode_ahead()
         await self._journal.append(encoded)
+        self._is_appending = False
         return encoded, self._clock.monotonic_s() - window.sealed_s
+
+    def _encode_ahead(self) -> None:
+        """Encode the next window while an entry is appended, if nothing can join it any more."""
+        can = self._is_appending and self._journal.encodes_ahead
+        if can and self._full and self._ahead is None:
+            self._ahead = self._encoding(self._full[0])
+
+    def _encoding(self, window: Window) -> asyncio.Future[_Encoded]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._executor, _entry_of, *self._to_encode(window))
+
+    def _to_encode(self, window: Window) -> tuple[Window, int, Encoder]:
+        created_us = self._clock.created_us()
+        return window, created_us, self._journal.encoder(created_us)
 
     async def _apply(self, window: Window, encoded: EncodedEntry, put_s: float) -> None:
         self._source.keep(encoded)

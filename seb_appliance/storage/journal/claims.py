@@ -103,6 +103,7 @@ class Claimant:
 class ClaimedJournal(StoredJournal):
     # The entry may be part of the new writer's log, which chose its base on its own.
     _fenced_side_effects = "unknown"
+    encodes_ahead = False  # an append may begin a new epoch
 
     def __init__(
         self,

@@ -24,6 +24,7 @@ _AHEAD_IN_A_RACE: Final = 4  # of which the first is there, and perhaps the next
 
 class CreateOnlyJournal(StoredJournal):
     _fenced_side_effects = "none"  # ours can never land at a key that another took
+    encodes_ahead = True
 
     async def _store(self, encoded: EncodedEntry) -> None:
         key = layout.create_only_key(encoded.entry.header.seq)

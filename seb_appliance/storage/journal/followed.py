@@ -60,6 +60,8 @@ class FollowedJournal:
     returned. `known_seq`: the last one known to exist. `seen_end_s`: when everything had been read
     the last time (monotonic clock; None: never)."""
 
+    encodes_ahead = False
+
     def __init__(
         self,
         store: RetryingStore,

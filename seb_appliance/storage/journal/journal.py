@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from seb_appliance.errors import (
@@ -14,6 +14,8 @@ from seb_appliance.errors import (
     StoreUncertainError,
 )
 from seb_appliance.failpoints import Failpoints
+from seb_appliance.formats.columns import Bytes
+from seb_appliance.formats.contents import Contents
 from seb_appliance.formats.entry import (
     HEADER_BYTES,
     EncodedEntry,
@@ -64,6 +66,7 @@ class StoredJournal:
     """
 
     _fenced_side_effects: SideEffects
+    encodes_ahead: bool
 
     def __init__(
         self,
@@ -87,20 +90,30 @@ class StoredJournal:
         self._object_store = store
         self._failpoints = failpoints
         self._random_bytes = random_bytes
+        self._encoded = position  # after the last entry that was encoded: `position`, or one ahead
         self._refusal = ""  # why nothing is appended any more
         self._appending = False
 
     def encoder(self, created_us: int) -> Encoder:
         """See `broker.ports.Journal`."""
-        return partial(
-            encode,
-            after=self.position,
+        return partial(self._encode, created_us=created_us, entry_id=self._random_bytes(16))
+
+    def _encode(
+        self, contents: Contents, parts: Sequence[Bytes], *, created_us: int, entry_id: bytes
+    ) -> EncodedEntry:
+        encoded = encode(
+            contents,
+            parts,
+            after=self._encoded,
             epoch=self.epoch,
             writer_id=self.writer_id,
-            entry_id=self._random_bytes(16),
+            entry_id=entry_id,
             bucket_id=self.bucket_id,
-            created_us=max(created_us, self.position.created_us),
+            created_us=max(created_us, self._encoded.created_us),
         )
+        self._encoded = encoded.entry.header.position
+        self._object_store.prepare(encoded.body)
+        return encoded
 
     async def append(self, encoded: EncodedEntry) -> None:
         """See `broker.ports.Journal`."""

@@ -67,6 +67,10 @@ class ObjectStore(Protocol):
         """The Date of the last answer, in seconds since 1970, minus the time on our monotonic
         clock (`clock.monotonic_s`) when it came; None while there is none."""
 
+    def prepare(self, body: bytes) -> None:
+        """Compute in this thread what the next PUT of `body` sends beside it. Need not be called:
+        the PUT computes it otherwise, in a thread of its own if `body` is large."""
+
     async def create(self, key: str, body: bytes) -> None:
         """PUT only if `key` is absent, atomically and durably. Raises ObjectExistsError (412),
         StoreConflictError (409), StoreUnsupportedError (501)."""
@@ -108,9 +112,12 @@ class ObjectStore(Protocol):
 
 class LocalStore:
     """The part of an `ObjectStore` that is the same for every store without a server: it has no
-    Date, no URLs and no settings."""
+    Date, no URLs and no settings, and needs nothing but the body."""
 
     date_ahead_s: float | None = None
+
+    def prepare(self, body: bytes) -> None:
+        pass
 
     async def signed_urls(
         self,
@@ -143,6 +150,9 @@ class WrappedStore:
     @property
     def date_ahead_s(self) -> float | None:
         return self._store.date_ahead_s
+
+    def prepare(self, body: bytes) -> None:
+        self._store.prepare(body)
 
     async def create(self, key: str, body: bytes) -> None:
         await self._request("PUT", partial(self._store.create, key, body), len(body))

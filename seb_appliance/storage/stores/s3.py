@@ -67,6 +67,10 @@ class S3Store:
     def date_ahead_s(self) -> float | None:
         return self._requests.date_ahead_s if self._requests else None
 
+    def prepare(self, body: bytes) -> None:
+        if self._requests is not None:
+            self._requests.prepare(body)
+
     async def create(self, key: str, body: bytes) -> None:
         await self._put(key, body, create_only=True)
 

@@ -12,8 +12,8 @@ SLOWEST_BYTES_PER_S: Final = 64 * 1024
 @dataclass(frozen=True, slots=True)
 class S3Options:
     """`endpoint_url` None: AWS. Credentials None: boto3's default chain. `region` None: the region
-    of that chain, or us-east-1. `checksums`: `when_supported` adds the SDK's own checksums, which
-    many stores other than AWS refuse; Content-MD5 is always sent. `threads`: concurrent reads."""
+    of that chain, or us-east-1. `checksums`: `when_supported` sends CRC-32C not only to AWS, and
+    boto3's own checksums where boto3 sends a PUT. `threads`: concurrent reads."""
 
     bucket: str
     prefix: str = ""

@@ -221,6 +221,10 @@ class S3Requests:
             on_answer=self._note_date,
         )
 
+    def prepare(self, body: bytes) -> None:
+        if self._puts is not None:
+            self._puts.prepare(body)
+
     async def put_by_loop(self, key: str, body: bytes, *, create_only: bool) -> bool:
         """Store an object without a thread, if `create_only` only where none is. False: nothing was
         done, because only boto3 can send it (`put`)."""

@@ -125,6 +125,20 @@ async def test_created_never_goes_back(appliance):
     assert encoded.entry.header.created_us == earlier
 
 
+async def test_an_entry_encoded_while_another_is_appended_continues_the_log(
+    in_mode_a, store, tmp_path
+):
+    await in_mode_a.append(1)
+    journal, now_us = in_mode_a.journal, in_mode_a.clock.wall_us()
+    first, second = (journal.encoder(now_us - n)(Contents([], []), []) for n in (0, 5_000_000))
+    assert second.entry.header.follows(first.entry.header.position)
+    assert second.entry.header.created_us >= first.entry.header.created_us
+    await journal.append(first)
+    await journal.append(second)
+    assert journal.position == second.entry.header.position
+    assert await contents_of(store, tmp_path)
+
+
 async def test_a_cancelled_append_ends_the_journal(appliance, store):
     arrived = asyncio.Event()
 

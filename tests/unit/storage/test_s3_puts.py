@@ -72,12 +72,12 @@ class Server:
             await writer.wait_closed()
         done.set_result(None)
 
-    async def running(self, work: Callable[[S3Store], Awaitable[None]]) -> None:
+    async def running(self, work: Callable[[S3Store], Awaitable[None]], **options: Any) -> None:
         server = await asyncio.start_server(self.serve, "127.0.0.1", 0, ssl=self.tls)
         async with server:
             scheme = "https" if self.tls else "http"
             url = f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-            store = S3Store(S3Options("bucket", "", url, "us-east-1", "id", "secret"))
+            store = S3Store(S3Options("bucket", "", url, "us-east-1", "id", "secret", **options))
             try:
                 await work(store)
             finally:
@@ -217,6 +217,38 @@ def test_a_private_authority_is_trusted_if_it_is_named_and_no_other(
     assert server.bodies == [body]
     assert b"X-Amz-Content-SHA256: UNSIGNED-PAYLOAD\r\n" in server.heads[0]
     assert b"Content-MD5: " in server.heads[0]
+
+
+def test_an_md5_is_sent_until_the_store_says_that_it_checked_a_crc32c(run: Run) -> None:
+    body = b"123456789"
+    md5 = b"Content-MD5: JfnnlDI7RTiF9RgfG2JNCw==\r\n"
+    crc = b"x-amz-checksum-crc32c: 4waSgw==\r\n"  # 0xE3069283: RFC 3720, B.4, of these digits
+    checked = STORED.replace(b"ETag", crc + b"ETag")
+    other = checked.replace(b"4waSgw", b"AAAAAA")
+    server = Server([STORED, checked, STORED, other, BUSY, STORED])
+
+    async def puts(store: S3Store) -> None:
+        for n in range(4):
+            await store.create(f"journal/{n}", body)
+        with pytest.raises(StoreUncertainError):
+            await store.create("journal/4", body)
+        store.prepare(body)
+        await store.create("journal/4", body)
+
+    run(server.running(puts, checksums="when_supported"))
+    assert [md5 in head for head in server.heads] == [True, True, False, True, True, True]
+    assert all(crc in head for head in server.heads)
+    assert all(b";x-amz-checksum-crc32c;" in head for head in server.heads)
+
+
+def test_a_store_that_may_not_know_crc32c_is_sent_none(run: Run) -> None:
+    server = Server([STORED])
+
+    async def put(store: S3Store) -> None:
+        await store.create("journal/1", b"1")
+
+    run(server.running(put))
+    assert b"crc32c" not in server.heads[0]
 
 
 async def test_through_a_proxy_boto3_sends_the_put(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.values import Appended
 from seb_appliance.errors import (
     FencedError,
     InternalError,
@@ -17,6 +18,7 @@ from seb_appliance.errors import (
 from seb_appliance.formats.operations import Append, AuditNoted, TopicCreated
 from seb_appliance.formats.topic_settings import TopicSettings
 from tests.support.fakes import settle
+from tests.support.subscribing import until
 from tests.unit.broker.conftest import House
 
 
@@ -50,6 +52,71 @@ async def test_while_one_entry_is_in_flight_the_next_window_fills(house: House) 
     await house.clock.advance(0.01)
     assert [(await t).offset for t in [first, *later]] == [0, 1, 2]
     assert len(house.journal.entries) == 2
+
+
+@pytest.mark.parametrize(("put_s", "gathers_s"), [(1.0, 0.01), (0.02, 0.005)])
+async def test_a_window_that_waited_for_an_entry_stays_open_for_the_next_requests(
+    house: House, put_s: float, gathers_s: float
+) -> None:
+    house.journal.hold()
+    first = house.append("t", b"a")
+    await house.clock.advance(0.01)
+    waited = house.append("t", b"b")
+    await house.clock.advance(put_s)
+    house.journal.release()
+    await first
+    await house.clock.advance(gathers_s * 0.9)
+    joined = house.append("t", b"c")
+    await settle()
+    assert len(house.journal.entries) == 1
+    await house.clock.advance(gathers_s * 0.2)
+    assert [(await one).offset for one in (waited, joined)] == [1, 2]
+    assert len(house.journal.entries) == 2
+
+
+def two_windows(house: House) -> list[asyncio.Task[Appended]]:
+    """Appends that fill two windows."""
+    return [house.append("t", b"x" * 1_000_000) for _ in range(18)]
+
+
+@pytest.mark.parametrize("ahead", [True, False])
+async def test_a_full_window_is_encoded_while_the_entry_before_it_is_in_flight(
+    house: House, ahead: bool
+) -> None:
+    house.journal.encodes_ahead = ahead
+    await house.topic("t", linger_ms=10)
+    house.journal.hold()
+    first = house.append("t", b"a")
+    await house.clock.advance(0.01)
+    stored = len(house.journal.entries)
+    later = two_windows(house)
+    await settle()
+    expected = stored + (2 if ahead else 1)
+
+    async def encoded() -> bool:
+        return len(house.journal.encoded) == expected
+
+    await until(encoded)
+    assert not first.done()
+    house.journal.release()
+    answers = await asyncio.gather(first, *later)
+    assert [answer.offset for answer in answers] == list(range(19))
+    assert len(house.journal.entries) == stored + 3  # with the first
+
+
+async def test_nothing_is_acknowledged_that_was_encoded_when_another_took_over(
+    house: House,
+) -> None:
+    await house.topic("t", linger_ms=10)
+    house.journal.hold()
+    waiting = [house.append("t", b"a")]
+    await house.clock.advance(0.01)
+    waiting += two_windows(house)
+    await asyncio.sleep(0)
+    house.journal.fenced = True
+    house.journal.release()
+    answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert {type(answer) for answer in answers} == {FencedError}
 
 
 async def test_an_idle_broker_arms_no_timer_and_writes_nothing(house: House) -> None:

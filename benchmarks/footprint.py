@@ -1,0 +1,194 @@
+"""How much memory an appliance takes at its limits, and how long anything stops its event loop:
+
+    python -m benchmarks.footprint [--gib N] [--folder FOLDER] [--memory GIB]
+
+One appliance on a directory gets 10,000 topics, an idle connection for each (as many as it takes:
+the limits refuse the rest), 50,000 groups, 1,000,000 record keys, and N GiB of records (24: a day
+at 1 GiB an hour) as fast as they go. After each step it tells memory, and the longest pauses: of
+the garbage collector, and of the event loop as `seb_loop_delay_worst_seconds` shows it. `--memory`:
+the appliance and the tidier may use no more (cgroups of version 1 only, as root).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import json
+import os
+import runpy
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from seb_appliance import limits
+from tests.support.load import Connection, LostError, NotSentError
+from tests.support.process import Bucket, SebProcess
+
+TOPICS, CONNECTIONS, GROUPS, KEYS = limits.TOPICS_MAX - 2, 10_000, 50_000, 1_000_000
+AT_ONCE = 200
+CGROUP = Path("/sys/fs/cgroup/memory/seb-footprint")
+
+
+def serve() -> None:
+    """This process becomes `seb serve` that writes its longest pause for garbage beside its data,
+    in seconds, each time there is a longer one."""
+    begun_s, worst_s = 0.0, 0.0
+    noted = Path(sys.argv[sys.argv.index("--data") + 1] + ".pause")
+
+    def note(phase: str, _: dict[str, int]) -> None:
+        nonlocal begun_s, worst_s
+        if phase == "start":
+            begun_s = time.perf_counter()
+        elif (pause_s := time.perf_counter() - begun_s) > worst_s:
+            worst_s = pause_s
+            noted.write_text(str(worst_s))
+
+    gc.callbacks.append(note)
+    if CGROUP.is_dir():
+        (CGROUP / "cgroup.procs").write_text(str(os.getpid()))
+    runpy.run_module("seb_appliance", run_name="__main__")
+
+
+class Measured:
+    """The running appliance, and a pool of connections to it."""
+
+    def __init__(self, seb: SebProcess) -> None:
+        self._seb = seb
+        self._pool = [Connection(seb.port, seb.admin_key) for _ in range(AT_ONCE)]
+        self.first = self._pool[0]
+        self._begun_s = time.monotonic()
+
+    async def each(self, count: int, work: Callable[[Connection, int], Awaitable[None]]) -> None:
+        numbers = iter(range(count))
+
+        async def one(connection: Connection) -> None:
+            for number in numbers:
+                await work(connection, number)
+
+        await asyncio.gather(*map(one, self._pool))
+
+    async def lag_records(self) -> float:
+        """How far the key index is behind."""
+        return await self._metric("seb_key_index_lag_records")
+
+    async def _metric(self, name: str) -> float:
+        """The sum over its labels."""
+        text = (await self.first.request("GET", "/metrics")).body.decode()
+        lines = [line for line in text.splitlines() if line.startswith((f"{name} ", f"{name}{{"))]
+        return sum(float(line.rpartition(" ")[2]) for line in lines)
+
+    async def tell(self, step: str) -> None:
+        """Memory now and at most, and the pauses since the start and in the last minute."""
+        worst = await self._metric("seb_loop_delay_worst_seconds")
+        pause_s = float(self._seb.data.with_name(self._seb.data.name + ".pause").read_text())
+        now, most = (self._seb.rss_bytes(name) / limits.MIB for name in ("VmRSS", "VmHWM"))
+        print(
+            f"{step:50} {time.monotonic() - self._begun_s:6.0f} s  {now:6.0f} MiB, at most "
+            f"{most:6.0f} MiB, garbage {pause_s * 1000:4.0f} ms, loop {worst * 1000:4.0f} ms",
+            flush=True,
+        )
+        self._begun_s = time.monotonic()
+
+
+async def ask(connection: Connection, method: str, path: str, body: object) -> None:
+    as_json = {"Content-Type": "application/json"}
+    answer = await connection.request(method, path, json.dumps(body).encode(), as_json, 120)
+    assert answer.status < 300, (path, answer.status, answer.body)
+
+
+async def topic(connection: Connection, number: int) -> None:
+    await ask(connection, "PUT", f"/v1/topics/t{number}", {})
+
+
+async def group(connection: Connection, number: int) -> None:
+    offsets = {f"t{number % TOPICS}": 0}
+    await ask(connection, "PUT", f"/v1/groups/g{number}/offsets", {"offsets": offsets})
+
+
+async def keys(connection: Connection, number: int) -> None:
+    records = [{"key": f"customer-{number * 1000 + n}", "value": "x" * 100} for n in range(1000)]
+    await ask(connection, "POST", "/v1/topics/keyed/records", {"records": records})
+
+
+async def mebibyte(connection: Connection, number: int) -> None:
+    lines = b"".join(b"%d %s\n" % (n, b"x" * 1012) for n in range(1024))
+    kind = {"Content-Type": "text/plain"}
+    answer = await connection.request("POST", "/v1/topics/day/records?body=lines", lines, kind, 120)
+    assert answer.status < 300, (number, answer.status, answer.body)
+
+
+async def idle_connections(seb: SebProcess) -> tuple[list[Connection], int]:
+    """As many as it takes, each after one request; how many it refused."""
+    kept: list[Connection] = []
+    for _ in range(CONNECTIONS):
+        connection = Connection(seb.port)
+        try:
+            answer = await connection.request("GET", "/healthz")
+        except (NotSentError, LostError):
+            continue
+        if answer.status == 200:
+            kept.append(connection)
+    return kept, CONNECTIONS - len(kept)
+
+
+@contextmanager
+def limited(memory_gib: float) -> Iterator[None]:
+    if not memory_gib:
+        yield
+        return
+    CGROUP.mkdir()
+    (CGROUP / "memory.limit_in_bytes").write_text(str(int(memory_gib * limits.GIB)))
+    try:
+        yield
+    finally:
+        CGROUP.rmdir()
+
+
+async def measure(folder: Path, gib: int) -> None:
+    bucket = Bucket.directory(folder / "bucket")
+    seb = SebProcess(bucket, folder / "data", program=("benchmarks.footprint",))
+    try:
+        await seb.ready(60)
+        measured = Measured(seb)
+        await measured.tell("started")
+        await measured.each(TOPICS, topic)
+        await measured.tell(f"{TOPICS:,} topics")
+        kept, refused = await idle_connections(seb)
+        await measured.tell(f"{len(kept):,} idle connections ({refused:,} refused)")
+        await measured.each(GROUPS, group)
+        await measured.tell(f"{GROUPS:,} groups")
+        for connection in kept:
+            connection.close()
+        for name, settings in (
+            ("keyed", {"key_index": "latest"}),
+            ("day", {"retention_bytes": 2**30}),
+        ):
+            await ask(measured.first, "PUT", f"/v1/topics/{name}", settings)
+        await measured.each(KEYS // 1000, keys)
+        until_s = time.monotonic() + 300
+        while await measured.lag_records():
+            assert time.monotonic() < until_s
+            await asyncio.sleep(0.5)
+        await measured.tell(f"{KEYS:,} record keys, indexed")
+        await measured.each(gib * 1024, mebibyte)
+        await measured.tell(f"{gib} GiB of records")
+    finally:
+        seb.kill()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gib", type=int, default=24)
+    parser.add_argument("--memory", type=float, default=0, metavar="GIB")
+    parser.add_argument("--folder", type=Path)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch, limited(given.memory):
+        asyncio.run(measure(given.folder or Path(scratch), given.gib))
+
+
+if __name__ == "__main__":
+    serve() if sys.argv[1:2] == ["serve"] else main()
