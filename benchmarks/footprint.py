@@ -4,15 +4,17 @@
 
 One appliance on a directory gets 10,000 topics, an idle connection for each (as many as it takes:
 the limits refuse the rest), 50,000 groups, 1,000,000 record keys, and N GiB of records (24: a day
-at 1 GiB an hour) as fast as they go. After each step it tells memory, and the longest pauses: of
-the garbage collector, and of the event loop as `seb_loop_delay_worst_seconds` shows it. `--memory`:
-the appliance and the tidier may use no more (cgroups of version 1 only, as root).
+at 1 GiB an hour) as fast as they go. After each step it tells memory, the longest pause for
+each generation of garbage, and the longest delay of the event loop in the last minute
+(`seb_loop_delay_worst_seconds`). `--memory`: the appliance and the tidier may use no more (cgroups
+of version 1 only, as root).
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -21,7 +23,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from seb_appliance import limits
@@ -34,18 +35,18 @@ CGROUP = Path("/sys/fs/cgroup/memory/seb-footprint")
 
 
 def serve() -> None:
-    """This process becomes `seb serve` that writes its longest pause for garbage beside its data,
-    in seconds, each time there is a longer one."""
-    begun_s, worst_s = 0.0, 0.0
-    noted = Path(sys.argv[sys.argv.index("--data") + 1] + ".pause")
+    """This process becomes `seb serve` that writes its pauses for garbage beside its data: the
+    generation, and seconds of its processor time, because the machine may do other things, too."""
+    begun_s = 0.0
+    path = Path(sys.argv[sys.argv.index("--data") + 1] + ".pauses")
+    noted = path.open("a", buffering=1)
 
-    def note(phase: str, _: dict[str, int]) -> None:
-        nonlocal begun_s, worst_s
+    def note(phase: str, info: dict[str, int]) -> None:
+        nonlocal begun_s
         if phase == "start":
-            begun_s = time.perf_counter()
-        elif (pause_s := time.perf_counter() - begun_s) > worst_s:
-            worst_s = pause_s
-            noted.write_text(str(worst_s))
+            begun_s = time.thread_time()
+        else:
+            noted.write(f"{info['generation']} {time.thread_time() - begun_s}\n")
 
     gc.callbacks.append(note)
     if CGROUP.is_dir():
@@ -61,15 +62,21 @@ class Measured:
         self._pool = [Connection(seb.port, seb.admin_key) for _ in range(AT_ONCE)]
         self.first = self._pool[0]
         self._begun_s = time.monotonic()
+        self._pauses = 0  # that were told
 
-    async def each(self, count: int, work: Callable[[Connection, int], Awaitable[None]]) -> None:
+    async def each(
+        self,
+        count: int,
+        work: Callable[[Connection, int], Awaitable[None]],
+        at_once: int = AT_ONCE,
+    ) -> None:
         numbers = iter(range(count))
 
         async def one(connection: Connection) -> None:
             for number in numbers:
                 await work(connection, number)
 
-        await asyncio.gather(*map(one, self._pool))
+        await asyncio.gather(*map(one, self._pool[:at_once]))
 
     async def lag_records(self) -> float:
         """How far the key index is behind."""
@@ -82,21 +89,33 @@ class Measured:
         return sum(float(line.rpartition(" ")[2]) for line in lines)
 
     async def tell(self, step: str) -> None:
-        """Memory now and at most, and the pauses since the start and in the last minute."""
+        """Memory now and at most, the longest collection of each generation in this step, and the
+        longest delay of the loop in the last minute."""
         worst = await self._metric("seb_loop_delay_worst_seconds")
-        pause_s = float(self._seb.data.with_name(self._seb.data.name + ".pause").read_text())
+        lines = self._seb.data.with_name(self._seb.data.name + ".pauses").read_text().splitlines()
+        pauses = [line.split() for line in lines[self._pauses :]]
+        self._pauses = len(lines)
+        garbage = ", ".join(
+            f"{max((float(s) for g, s in pauses if g == generation), default=0) * 1000:.0f}"
+            for generation in "012"
+        )
         now, most = (self._seb.rss_bytes(name) / limits.MIB for name in ("VmRSS", "VmHWM"))
         print(
             f"{step:50} {time.monotonic() - self._begun_s:6.0f} s  {now:6.0f} MiB, at most "
-            f"{most:6.0f} MiB, garbage {pause_s * 1000:4.0f} ms, loop {worst * 1000:4.0f} ms",
+            f"{most:6.0f} MiB, garbage {garbage} ms, loop {worst * 1000:4.0f} ms",
             flush=True,
         )
         self._begun_s = time.monotonic()
 
 
 async def ask(connection: Connection, method: str, path: str, body: object) -> None:
+    """Once more on a new connection if this one was closed because it was idle."""
     as_json = {"Content-Type": "application/json"}
-    answer = await connection.request(method, path, json.dumps(body).encode(), as_json, 120)
+    request = method, path, json.dumps(body).encode(), as_json, 120
+    try:
+        answer = await connection.request(*request)
+    except LostError:
+        answer = await connection.request(*request)
     assert answer.status < 300, (path, answer.status, answer.body)
 
 
@@ -135,17 +154,18 @@ async def idle_connections(seb: SebProcess) -> tuple[list[Connection], int]:
     return kept, CONNECTIONS - len(kept)
 
 
-@contextmanager
+@contextlib.contextmanager
 def limited(memory_gib: float) -> Iterator[None]:
     if not memory_gib:
         yield
         return
-    CGROUP.mkdir()
-    (CGROUP / "memory.limit_in_bytes").write_text(str(int(memory_gib * limits.GIB)))
+    CGROUP.mkdir(exist_ok=True)
+    (CGROUP / "memory.limit_in_bytes").write_text(str(int(memory_gib * 2**30)))
     try:
         yield
     finally:
-        CGROUP.rmdir()
+        with contextlib.suppress(OSError):  # the killed tidier may still be there
+            CGROUP.rmdir()
 
 
 async def measure(folder: Path, gib: int) -> None:
@@ -159,10 +179,10 @@ async def measure(folder: Path, gib: int) -> None:
         await measured.tell(f"{TOPICS:,} topics")
         kept, refused = await idle_connections(seb)
         await measured.tell(f"{len(kept):,} idle connections ({refused:,} refused)")
-        await measured.each(GROUPS, group)
-        await measured.tell(f"{GROUPS:,} groups")
         for connection in kept:
             connection.close()
+        await measured.each(GROUPS, group)
+        await measured.tell(f"{GROUPS:,} groups")
         for name, settings in (
             ("keyed", {"key_index": "latest"}),
             ("day", {"retention_bytes": 2**30}),
@@ -174,7 +194,7 @@ async def measure(folder: Path, gib: int) -> None:
             assert time.monotonic() < until_s
             await asyncio.sleep(0.5)
         await measured.tell(f"{KEYS:,} record keys, indexed")
-        await measured.each(gib * 1024, mebibyte)
+        await measured.each(gib * 1024, mebibyte, at_once=16)
         await measured.tell(f"{gib} GiB of records")
     finally:
         seb.kill()
