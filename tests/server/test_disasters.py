@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,7 @@ from tests.support.runbooks import Machine, Producer, blocks, machine_on, produc
 from tests.support.servers.moto import running_moto
 from tests.support.servers.s3_server import S3Server, free_port
 
-# Ten seconds of a core each: `make slow` has room for those about the whole bucket.
+# They take ten to forty seconds of a core each: `make slow` has room for two.
 others = pytest.mark.neighbours
 pytestmark = [
     pytest.mark.slow,
@@ -138,6 +139,10 @@ def test_entries_that_a_lifecycle_rule_removed(server: S3Server, tmp_path: Path)
         delete(server, keys_of(server, "/packed/")[:1] + keys_of(server, "/segments/")[:1])
         delete(server, keys_of(server, "/journal/")[2:4])
         shutil.rmtree(tmp_path / "machine" / "var" / "cache")
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            machine.values("orders.eu")
+        refused.value.close()
+        assert refused.value.code == 500
         assert machine.run(notice) == 65, machine.said
         for _ in range(2):
             producer.wait_for(5)
@@ -248,6 +253,7 @@ class Iam:
             assert answer.status == 200
 
 
+@others
 def test_another_provider(server: S3Server, tmp_path: Path) -> None:
     (move,) = blocks("Another provider")
     with (

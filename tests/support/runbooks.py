@@ -114,6 +114,7 @@ class Machine:
         }
         for old, new in places.items():
             commands = commands.replace(old, new)
+        began_s = time.monotonic()
         done = subprocess.run(
             ["bash", "-c", commands],
             cwd=self.folder,
@@ -126,6 +127,8 @@ class Machine:
             check=False,
         )
         self.said = done.stdout
+        took_s = time.monotonic() - began_s
+        print(f"{took_s:.1f} s, exit {done.returncode}: {commands.strip().partition(chr(10))[0]}")
         return done.returncode
 
     @property
