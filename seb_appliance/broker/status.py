@@ -347,7 +347,7 @@ class CacheFigures:
     from_memory: Annotated[int, _sections("memory")]
     from_disk: Annotated[int, _sections("disk")]
     from_bucket: Annotated[int, _sections("bucket")]
-    damaged: Annotated[int, Metric("seb_damaged_reads_total", "Reads whose checksum failed.")]
+    damaged: Annotated[int, Metric("seb_damaged_reads_total", "Reads of missing or damaged bytes.")]
     size_bytes: Annotated[
         int | None, Metric("seb_cache_bytes", "Bytes of the cache on disk.", of_none=0)
     ]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -147,6 +149,22 @@ class Quantity(click.ParamType[int]):
         if not self._smallest <= number <= self._largest:
             self.fail(f"{value!r} is too small or too large", param, ctx)
         return number
+
+
+class Time(click.ParamType[int]):
+    """A TIME such as 2026-11-21T10:00:00Z, in µs since the epoch."""
+
+    name = "TIME"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = None
+        with contextlib.suppress(ValueError):
+            found = datetime.fromisoformat(str(value))
+        if found is None or found.tzinfo is None:
+            self.fail(
+                f"{value!r} is not a time with a zone such as 2026-11-21T10:00:00Z", param, ctx
+            )
+        return (found - datetime.fromtimestamp(0, UTC)) // timedelta(microseconds=1)
 
 
 # A command returns what it found; `--json` decides how it is printed.

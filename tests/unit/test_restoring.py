@@ -44,7 +44,10 @@ def quiet(done: int, total: int, phase: str) -> None:
 @pytest.fixture(params=["A", "B"])
 def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mode:
     """The fencing mode of new buckets."""
-    wanted: Mode = request.param
+    return new_buckets_in(request.param, monkeypatch)
+
+
+def new_buckets_in(wanted: Mode, monkeypatch: pytest.MonkeyPatch) -> Mode:
     options = opening.StartOptions
 
     def made(**given: object) -> opening.StartOptions:

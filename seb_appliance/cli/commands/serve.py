@@ -19,6 +19,7 @@ from seb_appliance.cli.options import (
     TIMEOUTS,
     Json,
     Result,
+    Time,
     file_option,
     other_bucket,
     shows,
@@ -69,7 +70,8 @@ _into_config = file_option(
 @click.option("--verify", is_flag=True, help="Only test it, and leave nothing behind.")
 @file_option("--report", "With --verify: write the result to this file, as Prometheus metrics.")
 @click.option("--until-seq", type=click.IntRange(0), metavar="N", help="As of journal entry N.")
-@click.option("--into", metavar="ADDRESS", help="With --until-seq: an empty bucket or prefix.")
+@click.option("--until-time", type=Time(), help="As of that time, without what came later.")
+@click.option("--into", metavar="ADDRESS", help="With --until-…: an empty bucket or prefix.")
 @_into_config
 @_bucket_options
 @shows
@@ -77,6 +79,7 @@ def restore(
     verify: bool,
     report: Path | None,
     until_seq: int | None,
+    until_time: int | None,
     into: str | None,
     into_config: Path | None,
     settings: Settings,
@@ -84,18 +87,23 @@ def restore(
     """Rebuild local state from the bucket alone, or go back to an earlier entry.
 
     Without options: write the state of the bucket to --data, which must have none. With --verify:
-    do the same in a scratch directory below --data, as a test. With --until-seq and --into: copy
-    the appliance as of that entry to another bucket or prefix, so that no offset is given twice.
-    The bucket itself is only read, also while an appliance writes to it.
+    do the same in a scratch directory below --data, as a test. With --until-seq or --until-time,
+    and --into: copy the appliance as of that entry or time to another bucket or prefix, so that no
+    offset is given twice. The bucket itself is only read, also while an appliance writes to it.
     """
-    if (until_seq is None) != (into is None) or (verify and into is not None):
-        raise click.UsageError("--until-seq and --into belong together, and not with --verify.")
+    until = [one for one in (until_seq, until_time) if one is not None]
+    if len(until) != (into is not None) or (verify and into is not None):
+        raise click.UsageError(
+            "--into belongs to either --until-seq or --until-time, and not to --verify."
+        )
     if report is not None and not verify:
         raise click.UsageError("--report goes with --verify.")
-    if into is not None:
-        return _clone(settings, into, into_config, until_seq)
     with need_server():
         from seb_appliance.ops.host import restoring
+    if until_time is not None:
+        until_seq = asyncio.run(restoring.entry_before(settings, until_time))
+    if into is not None:
+        return _clone(settings, into, into_config, until_seq)
     with showing("reading the bucket") as progress:
         if verify:
             restored = asyncio.run(restoring.drill(settings, report, progress))
@@ -105,7 +113,9 @@ def restore(
 
 
 @click.command
-@click.option("--into", required=True, metavar="ADDRESS", help="An empty bucket or prefix.")
+@click.option(
+    "--into", required=True, metavar="ADDRESS", help="An empty bucket or prefix, or a copy there."
+)
 @_into_config
 @_bucket_options
 @shows
@@ -113,8 +123,9 @@ def clone(into: str, into_config: Path | None, settings: Settings) -> Result:
     """Copy a bucket to another one, object by object, with checks.
 
     The source is only read, also while an appliance writes to it; the copy is as of the moment at
-    which it begins. Run the same command again to continue an interrupted copy. Do not keep
-    appliances running on both buckets: they would give the same offsets to different records.
+    which it begins. Run the same command again to continue an interrupted copy, or to bring a
+    finished one up to date: only what is new is copied. Do not keep appliances running on both
+    buckets: they would give the same offsets to different records.
     """
     return _clone(settings, into, into_config, None)
 

@@ -29,7 +29,13 @@ from seb_appliance.ops.cost.effects import always_busy
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import SETTINGS, Settings
 from seb_appliance.state.database import last_created_us
-from seb_appliance.storage.journal.bucket_info import read_bucket_info
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.bases import list_claims
+from seb_appliance.storage.journal.bucket_info import (
+    NO_BUCKET_INFO,
+    read_bucket_info,
+    refuse_foreign_data,
+)
 from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.stores.store_clock import StoreClock
 from seb_appliance.storage.stores.store_probe import StoreTest
@@ -125,9 +131,22 @@ def _existing(path: Path) -> Path:
     return next(place for place in (absolute, *absolute.parents) if place.exists())
 
 
+async def _require_new(store: RetryingStore, settings: Settings) -> None:
+    """Refuse a bucket whose objects were deleted, as a start does. Raises ConfigurationError,
+    StoreUnusableError."""
+    if last_created_us(settings.data / "state.sqlite"):
+        raise ConfigurationError(
+            f"there is local state in {settings.data}, but no {layout.BUCKET} in "
+            f"{store.description}. {NO_BUCKET_INFO}"
+        )
+    await refuse_foreign_data(store)
+
+
 async def _bucket(store: RetryingStore, settings: Settings) -> tuple[dict[str, Any], str]:
     """The results of the store test, and why the bucket cannot be used ("" if it can)."""
     info = await read_bucket_info(store)
+    if info is None and not await list_claims(store, layout.BASES):
+        await _require_new(store, settings)
     test = StoreTest(store, SystemClock(), secrets.token_hex(8))
     report = await test.run(info.mode if info else None)
     failure = report.failure

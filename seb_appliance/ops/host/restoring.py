@@ -19,10 +19,17 @@ from seb_appliance.ops.host.data_directory import own_data_directory
 from seb_appliance.ops.host.stores import opened_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
+from seb_appliance.storage.journal.bucket_info import read_bucket_info
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.recovery.copying import BucketCopy, Copied, Needed, needed_objects
-from seb_appliance.storage.recovery.rebuilding import Journal, Rebuilder, Rebuilt
+from seb_appliance.storage.recovery.rebuilding import (
+    Journal,
+    Rebuilder,
+    Rebuilt,
+    find_journal,
+    last_entry_before,
+)
 from seb_appliance.storage.stores.store_probe import StoreTest
 
 STATE_FILE: Final = "state.sqlite"
@@ -102,7 +109,8 @@ async def clone(
     settings: Settings, into: Settings, until_seq: int | None, progress: Progress
 ) -> Cloned:
     """Copy the bucket of `settings`, up to entry `until_seq` (None: the newest), into that of
-    `into`. The copy is looked at, as a new machine would, before it can be started.
+    `into`; with None, an earlier copy there is brought up to date. The copy is looked at, as a new
+    machine would, before it can be started.
 
     Raises ConfigurationError, StoreUnusableError.
     """
@@ -115,16 +123,48 @@ async def clone(
         restored = await _restored(source, scratch / "source", until_seq, None, progress)
         journal = restored.rebuilt.journal
         await _require_mode(target, journal)
-        copy = BucketCopy(restored.rebuilt, restored.needed, target, progress)
+        again = until_seq is None and await _is_earlier_copy(target, restored, scratch, progress)
+        copy = BucketCopy(restored.rebuilt, restored.needed, target, progress, again=again)
         copied = await copy.run()
-        again = await _restored(target, scratch / "target", None, journal, progress)
-        if again.rebuilt.position != restored.rebuilt.position:
+        copied_state = await _restored(target, scratch / "target", None, journal, progress)
+        if copied_state.rebuilt.position != restored.rebuilt.position:
             raise StoreUnusableError(
-                f"the copy ends at entry {again.rebuilt.position.seq}, not at "
+                f"the copy ends at entry {copied_state.rebuilt.position.seq}, not at "
                 f"{restored.rebuilt.position.seq}. Run the same command again to continue."
             )
         await copy.finish()
         return Cloned(restored, copied, target.description)
+
+
+async def _is_earlier_copy(
+    target: RetryingStore, source: Restored, scratch: Path, progress: Progress
+) -> bool:
+    """Whether the target is a finished copy of `source` as it was earlier. Raises
+    ConfigurationError if an appliance was started on it: its records would be overwritten."""
+    info = await read_bucket_info(target)
+    if info is None or info.id_bytes != source.rebuilt.journal.bucket_id:
+        return False
+    there = await _restored(target, scratch / "earlier", None, source.rebuilt.journal, progress)
+    known = {(writer.epoch, writer.writer_id) for writer in source.state.writers}
+    found = {(writer.epoch, writer.writer_id) for writer in there.state.writers}
+    if found <= known and there.rebuilt.position.seq <= source.rebuilt.position.seq:
+        return True
+    raise ConfigurationError(
+        f"{target.description} is a copy of this bucket, but an appliance was started on it, and "
+        "its history is another one now. Choose an empty bucket, or another prefix."
+    )
+
+
+async def entry_before(settings: Settings, when_us: int) -> int:
+    """The last entry that was made before that time, by the log's clock. Raises
+    ConfigurationError if there is none, StoreUnusableError."""
+    async with opened_store(settings) as store:
+        seq = await last_entry_before(store, await find_journal(store), when_us)
+    if seq is None:
+        raise ConfigurationError(
+            "no entry in the bucket is older than that time: older ones were merged and removed"
+        )
+    return seq
 
 
 async def _restored(

@@ -20,6 +20,11 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
 
+# What to do when there is local state, but no bucket.json.
+NO_BUCKET_INFO: Final = (
+    'Is this the right bucket? If its objects were deleted, start nothing, and see "Disasters" in '
+    "docs/OPERATIONS.md. If it is meant to be new, choose a new data directory as well."
+)
 FORMAT_VERSIONS: Final = {"bucket": 1, "journal_entry": 1, "record_batch": 2, "snapshot": 1}
 
 

@@ -4,6 +4,7 @@ means"): after a timeout, a reset or a 5xx it is unknown whether the request was
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
@@ -24,10 +25,12 @@ from seb_appliance.errors import (
 from seb_appliance.storage.stores.object_store import Kind, ObjectStore, WrappedStore
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 2.0
 DENIED_PAUSE_S: Final = 4.0  # an operator must act: faster retries only fill the logs
+FAILING_SAID_S: Final = 5.0  # shorter failures are not logged
 START_PATIENCE_S: Final = 60.0  # a start gives up then; the journal never does
 
 assert PAUSE_S_MIN < PAUSE_S_MAX < DENIED_PAUSE_S
@@ -62,6 +65,7 @@ class RetryingStore(WrappedStore):
         self.clock = clock
         self.jitter = jitter
         self.give_up_after_s = give_up_after_s
+        self._said = False  # that it fails
 
     async def _request(
         self,
@@ -98,6 +102,9 @@ class RetryingStore(WrappedStore):
                 return answer
 
     def _answered(self) -> None:
+        if self._said:
+            self._said = False
+            _log.warning("the bucket answers again")
         self.health.last_success_s = self.clock.monotonic_s()
         self.health.failing_since_s = None
         self.health.failure = ""
@@ -108,6 +115,12 @@ class RetryingStore(WrappedStore):
             self.health.failing_since_s = self.clock.monotonic_s()
         self.health.failure = error.detail
         self.health.denied = isinstance(error, StoreDeniedError)
+        lasts_s = self.clock.monotonic_s() - self.health.failing_since_s
+        if self.give_up_after_s is not None or self._said:
+            return  # a command or a start tells it by its error
+        if lasts_s >= FAILING_SAID_S:
+            self._said = True
+            _log.warning("the bucket has been failing for %.0f s: %s", lasts_s, error.detail)
 
     async def _pause(self, error: StoreError, attempt: int) -> None:
         """Full jitter: clients that fail together must not retry together."""

@@ -6,6 +6,7 @@ Every read checks the CRC, whatever the source: a real store was seen to return 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,9 +32,12 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.objects.disk_cache import DiskCache, entry_name, section_name
 from seb_appliance.storage.stores.object_store import ObjectStore
 
+_log = logging.getLogger(__name__)
+
 TAIL_BYTES = 16 * 1024 * 1024  # the newest entries stay in memory: most readers follow the end
 ATTEMPTS = 3
 PAUSE_S = 0.1
+UNREADABLE_SAID_MAX = 1000  # objects that the log names, each once
 CACHE_BACKLOG_MAX = 32  # entries on their way to the disk; more are not cached
 
 
@@ -55,6 +59,7 @@ class BucketSections:
         self._cache_backlog = 0
         self._tail: OrderedDict[int, bytes] = OrderedDict()
         self._tail_bytes = 0
+        self._unreadable: set[str] = set()
         self.from_memory = self.from_disk = self.from_bucket = self.damaged = 0
 
     def keep(self, entry: EncodedEntry) -> None:
@@ -155,7 +160,10 @@ class BucketSections:
             except StoreDeniedError:
                 raise
             except ObjectMissingError as error:
-                raise self._corrupt(ref, "the object is not in the bucket") from error
+                self.damaged += 1
+                failure = self._corrupt(ref, "the object is not in the bucket")
+                self._say(key, failure)
+                raise failure from error
             except StoreError as error:
                 failure = error
                 continue
@@ -164,7 +172,15 @@ class BucketSections:
             self.damaged += 1
             failure = self._corrupt(ref, "the checksum does not agree")
         assert failure is not None
+        if isinstance(failure, CorruptObjectError):
+            self._say(key, failure)
         raise failure
+
+    def _say(self, key: str, failure: CorruptObjectError) -> None:
+        """Once for each object: readers try again and again."""
+        if key not in self._unreadable and len(self._unreadable) < UNREADABLE_SAID_MAX:
+            self._unreadable.add(key)
+            _log.error("%s: %s seb fsck shows what is lost.", key, failure.detail)
 
     def _corrupt(self, ref: SectionRef, what: str) -> CorruptObjectError:
         return CorruptObjectError(

@@ -1,7 +1,8 @@
 """Copying a bucket, as of one entry, to another bucket.
 
 Each object is checked before it is written. A marker that a start refuses comes first and
-`bucket.json` last, so that half a copy is never started. Running the same copy again continues it.
+`bucket.json` last, so that half a copy is never started. Running the same copy again continues it,
+or brings a finished one up to date.
 """
 
 from __future__ import annotations
@@ -112,8 +113,12 @@ class BucketCopy:
         needed: Needed,
         target: RetryingStore,
         progress: Progress,
+        *,
+        again: bool = False,
     ) -> None:
+        """`again`: the target is an earlier copy of the same log, which is brought up to date."""
         self._rebuilt = rebuilt
+        self._again = again
         self._source = rebuilt.view
         self._needed = needed
         self._target = target
@@ -153,7 +158,7 @@ class BucketCopy:
         )
         there = [info.key for info in await list_all(self._target, layout.OURS)]
         where = self._target.description
-        if layout.BUCKET in there:
+        if layout.BUCKET in there and not self._again:
             raise ConfigurationError(
                 f"{where} already holds an appliance. Choose an empty bucket, or another prefix."
             )
@@ -165,13 +170,15 @@ class BucketCopy:
                     f"{where} holds an unfinished copy of bucket {begun.bucket_id} up to entry "
                     f"{begun.until_seq}. Continue that copy, or remove its objects."
                 )
-        elif any(not key.startswith(layout.PROBE) for key in there):
-            raise ConfigurationError(
-                f"{where} is not empty ({there[0]}). Choose an empty bucket, or another prefix."
-            )
-        else:
+        elif not self._again:
+            if any(not key.startswith(layout.PROBE) for key in there):
+                raise ConfigurationError(
+                    f"{where} is not empty ({there[0]}). Choose an empty bucket, or another prefix."
+                )
             await refuse_foreign_data(self._target)
         await self._target.put(layout.COPY, msgspec.json.encode(marker))
+        if layout.BUCKET in there:  # no start takes it for an appliance before `finish`
+            await self._target.delete(layout.BUCKET)
 
     async def _copy(self, info: ObjectInfo, of: int) -> None:
         try:

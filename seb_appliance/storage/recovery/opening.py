@@ -29,6 +29,7 @@ from seb_appliance.formats.operations import EpochStarted
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, ClaimedLog, list_claims
 from seb_appliance.storage.journal.bucket_info import (
+    NO_BUCKET_INFO,
     BucketInfo,
     create_bucket_info,
     encode_bucket_info,
@@ -242,8 +243,7 @@ class _WriterOpening(Opening):
         if local.seq > 0:
             raise ConfigurationError(
                 f"there is local state up to entry {local.seq}, but no {layout.BUCKET} in "
-                f"{self.store.description}. Is this the right bucket? If it is meant to be new, "
-                "choose a new data directory as well."
+                f"{self.store.description}. {NO_BUCKET_INFO}"
             )
         await refuse_foreign_data(self.store)
         return None, None

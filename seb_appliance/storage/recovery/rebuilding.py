@@ -5,6 +5,8 @@ An appliance may write to the bucket meanwhile; its latest entries may then be m
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +24,12 @@ from seb_appliance.formats.entry import ORIGIN, Position
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, list_claims
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
-from seb_appliance.storage.journal.replay import Progress, Replay, ReplayError
+from seb_appliance.storage.journal.replay import EntryReader, Progress, Replay, ReplayError
 from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.layout import Claim, Mode
 from seb_appliance.storage.recovery.recovery import Recovery, log_of
 from seb_appliance.storage.recovery.snapshots import SnapshotStore, floor_of
-from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange
+from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange, list_all
 
 LIST_PAGE: int = 1000
 
@@ -137,6 +139,37 @@ async def find_journal(store: RetryingStore) -> Journal:
             f"{layout.BUCKET}. Check the bucket and the prefix."
         )
     return Journal(info.mode, info.id_bytes)
+
+
+async def last_entry_before(store: RetryingStore, journal: Journal, when_us: int) -> int | None:
+    """The last of the entries in the bucket that was made before `when_us`; None if there is none.
+    `created` never goes back, so a few headers tell. Raises ReplayError."""
+    key_of: Callable[[int], str] = layout.create_only_key
+    if journal.mode == "B":
+        chain = BaseChain(store, journal.bucket_id)
+        await chain.look()
+        bases = await chain.from_position(ORIGIN)
+        starts = [0, *(base.cut.seq for base in bases[1:])]
+
+        def claimed_key_of(seq: int) -> str:
+            base = bases[bisect_left(starts, seq) - 1]
+            return layout.claimed_key(Claim(base.n, bytes.fromhex(base.writer)), seq)
+
+        key_of = claimed_key_of
+    reader = EntryReader(store)
+    listed = [info.key for info in await list_all(store, layout.JOURNAL)]
+    places = ((key, layout.parse_entry(key)) for key in listed)
+    seqs = sorted(place[1] for key, place in places if place and key == key_of(place[1]))
+    low, high = 0, len(seqs)
+    while low < high:
+        middle = (low + high) // 2
+        header = await reader.read_header(key_of(seqs[middle]))
+        # One that was removed meanwhile is older than those that are there.
+        if header is None or header.created_us < when_us:
+            low = middle + 1
+        else:
+            high = middle
+    return seqs[low - 1] if low else None
 
 
 class Rebuilder:

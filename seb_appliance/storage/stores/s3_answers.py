@@ -146,4 +146,9 @@ def _message(error: ClientError) -> str:
         hint = f" (the bucket is in the region {region}: set s3_region)"
     elif _code(error) in _REGION_CODES:
         hint = " (is s3_region the bucket's?)"
+    elif _code(error) == "InvalidObjectState":
+        hint = (
+            " (a lifecycle rule moved it to an archive: remove the rule, and restore the object to "
+            "the class STANDARD)"
+        )
     return (error.response.get("Error", {}).get("Message", "") or "no reason given") + hint

@@ -133,5 +133,5 @@ def _reads(now: Telemetry) -> list[Figure]:
         Figure("From the cache", count(read.from_disk), "sections"),
         Figure("From the bucket", count(read.from_bucket), "sections"),
         Figure("Hit rate", share(cached / reads if reads else None), "memory and cache"),
-        Figure("Damaged", count(read.damaged), "reads whose checksum failed"),
+        Figure("Damaged", count(read.damaged), "reads: no object, or a wrong checksum"),
     ]

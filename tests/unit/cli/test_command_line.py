@@ -200,6 +200,17 @@ def test_doctor_names_all_of_the_server_that_is_not_installed(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_doctor_finds_a_bucket_unfit_whose_objects_were_deleted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = tmp_path / "bucket" / "_seb" / "journal"
+    journal.mkdir(parents=True)
+    (journal / "00000000000000000007.seb").write_bytes(b"left")
+    arguments = [f"--bucket=file:{tmp_path / 'bucket'}", f"--data={tmp_path / 'data'}"]
+    assert run(["doctor", *arguments]) == 74
+    assert "part of the bucket is missing" in capsys.readouterr().out
+
+
 def test_doctor_finds_a_bucket_unfit_that_cannot_be_reached(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

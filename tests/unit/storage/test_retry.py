@@ -125,6 +125,26 @@ async def test_an_answer_that_is_definite_is_told_and_is_good_health(error: Stor
     assert store.health == StoreHealth(last_success_s=clock.now_s)
 
 
+async def test_the_log_tells_a_failure_that_lasts_once_and_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = RetryingStore(MemoryStore(), Sleeper(), lambda: 0.5)
+    await store.ask(answering(UNCERTAIN, DENIED, "good"))
+    assert caplog.messages == []
+    await store.ask(answering(*[DENIED] * 4, "good"))
+    assert caplog.messages == [
+        "the bucket has been failing for 8 s: 403 AccessDenied",
+        "the bucket answers again",
+    ]
+
+
+async def test_who_gives_up_tells_it_by_the_error_alone(caplog: pytest.LogCaptureFixture) -> None:
+    store = RetryingStore(MemoryStore(), Sleeper(), lambda: 1, give_up_after_s=20)
+    with pytest.raises(StoreUncertainError):
+        await store.ask(answering(*[UNCERTAIN] * 99))
+    assert caplog.messages == []
+
+
 async def test_its_health_tells_since_when_it_fails_and_how() -> None:
     clock = Sleeper()
     store = RetryingStore(MemoryStore(), clock, lambda: 1)

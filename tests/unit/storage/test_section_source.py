@@ -155,9 +155,26 @@ async def test_a_missing_object_is_damage_and_a_denied_one_is_not(store: FlakySt
     store.script = [StoreDeniedError("403")]
     with pytest.raises(StoreDeniedError):
         await source.read(ref_of(one_entry()))
+    assert source.damaged == 0
     await store.delete("entry-1")
     with pytest.raises(CorruptObjectError):
         await source.read(ref_of(one_entry()))
+    assert source.damaged == 1
+    await source.close()
+
+
+@pytest.mark.parametrize("crc", [None, 7])
+async def test_the_log_names_an_object_that_cannot_be_read_once(
+    store: FlakyStore, caplog: pytest.LogCaptureFixture, crc: int | None
+) -> None:
+    source = sections(store)
+    if crc is None:
+        await store.delete("entry-1")
+    for _ in range(3):
+        with pytest.raises(CorruptObjectError):
+            await source.read(ref_of(one_entry(), crc=crc))
+    (line,) = caplog.messages
+    assert line.startswith("entry-1: Offsets 0 to 0 of topic id 1 cannot be read")
     await source.close()
 
 

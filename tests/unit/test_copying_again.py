@@ -1,0 +1,114 @@
+"""A finished copy is brought up to date by the same command, unless an appliance ran on it; and a
+time is turned into the journal entry to go back to."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from seb_appliance.clock import SystemClock
+from seb_appliance.errors import ConfigurationError, StoreUnusableError
+from seb_appliance.ops.host import restoring
+from seb_appliance.storage.layout import Mode
+from seb_appliance.storage.recovery import copying
+from tests.unit.test_restoring import (
+    appliance,
+    copied,
+    new_buckets_in,
+    of,
+    produce,
+    quiet,
+    snapshot,
+    start,
+    values,
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(params=["A", "B"])
+def mode(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Mode:
+    """The fencing mode of new buckets."""
+    return new_buckets_in(request.param, monkeypatch)
+
+
+async def clone(folder: Path) -> restoring.Cloned:
+    return await restoring.clone(of(folder), of(folder, "copy"), None, quiet)
+
+
+async def test_a_copy_is_brought_up_to_date_by_the_same_command(tmp_path: Path, mode: Mode) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one", "two")
+        first = await clone(tmp_path)
+        await produce(seb, "three")
+        await snapshot(seb)
+    async with appliance(tmp_path) as seb:  # with another epoch
+        await produce(seb, "four")
+        position = seb.appliance.journal.position
+        second = await clone(tmp_path)
+    assert second.copied.found >= first.copied.objects
+    assert second.restored.rebuilt.position == position
+    async with copied(tmp_path) as seb:
+        assert await values(seb) == ["one", "two", "three", "four"]
+
+
+async def test_a_copy_that_is_up_to_date_stays_so(tmp_path: Path, mode: Mode) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+    await clone(tmp_path)
+    assert (await clone(tmp_path)).copied.objects == 0
+    await start(of(tmp_path, "copy"), take_over=True)
+
+
+async def test_a_copy_on_which_an_appliance_ran_is_left_alone(tmp_path: Path, mode: Mode) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        await clone(tmp_path)
+        async with copied(tmp_path) as other:
+            await produce(other, "theirs")
+        await produce(seb, "two")
+        with pytest.raises(ConfigurationError, match="an appliance was started on it"):
+            await clone(tmp_path)
+    async with copied(tmp_path) as other:
+        assert await values(other) == ["one", "theirs"]
+
+
+async def test_a_copy_is_not_started_while_it_is_brought_up_to_date(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        await clone(tmp_path)
+        await produce(seb, "two")
+
+    async def break_off(copy: copying.BucketCopy) -> None:
+        raise StoreUnusableError("broke off")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(copying.BucketCopy, "finish", break_off)
+        with pytest.raises(StoreUnusableError, match="broke off"):
+            await clone(tmp_path)
+    with pytest.raises(StoreUnusableError):
+        await start(of(tmp_path, "copy"), take_over=True)
+    await clone(tmp_path)
+    async with copied(tmp_path) as seb:
+        assert await values(seb) == ["one", "two"]
+
+
+async def test_the_entry_before_a_time_is_found(tmp_path: Path, mode: Mode) -> None:
+    seqs, times = [], []
+    for _ in range(3):  # three epochs
+        async with appliance(tmp_path) as seb:
+            await produce(seb, "one", "two")
+            position = seb.appliance.journal.position
+            seqs.append(position.seq)
+            times.append(position.created_us)
+            while SystemClock().wall_us() <= position.created_us:
+                await asyncio.sleep(0)
+    for seq, created_us in zip(seqs, times, strict=True):
+        assert await restoring.entry_before(of(tmp_path), created_us + 1) == seq
+        assert await restoring.entry_before(of(tmp_path), created_us) == seq - 1
+    with pytest.raises(ConfigurationError, match="no entry in the bucket is older than"):
+        await restoring.entry_before(of(tmp_path), 1)
