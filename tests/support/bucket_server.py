@@ -11,6 +11,7 @@ import asyncio
 import bisect
 import contextlib
 import re
+import ssl
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -48,9 +49,18 @@ class _Answer:
 class BucketServer:
     """`objects`: by key below the prefix; `stored_s`: the monotonic second at which each was put
     first. `create_only`: False answers 501 to the condition, as Swift and Backblaze B2 do.
-    `latency_s`: how far away it is."""
+    `latency_s`: how far away it is. `tls`: what it speaks HTTPS with."""
 
-    def __init__(self, *, create_only: bool = True, latency_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        create_only: bool = True,
+        latency_s: float = 0.0,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._host = host
+        self._tls = tls
         self._latency_s = latency_s
         self.objects: dict[str, bytes] = {}
         self.stored_s: dict[str, float] = {}
@@ -81,7 +91,9 @@ class BucketServer:
             self._names.remove(key)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1 << 20)
+        self._server = await asyncio.start_server(
+            self._accept, self._host, 0, limit=1 << 20, ssl=self._tls
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
