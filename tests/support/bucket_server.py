@@ -30,7 +30,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answer:
     status: int
     body: bytes = b""
     headers: tuple[str, ...] = ()
@@ -125,10 +125,10 @@ class BucketServer:
         headers = {name.lower(): text.strip() for name, _, text in fields}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         await asyncio.sleep(self._latency_s)
-        writer.write(self._answer(method, target, headers, body).encode(method))
+        writer.write(self.answer(method, target, headers, body).encode(method))
         await writer.drain()
 
-    def _answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> _Answer:
+    def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
         url = urlsplit(target)
         query = parse_qs(url.query, keep_blank_values=True)
         bucket, _, name = unquote(url.path).lstrip("/").partition("/")
@@ -141,12 +141,12 @@ class BucketServer:
             return self._put(key, body, create_only=headers.get("if-none-match") == "*")
         if method == "DELETE":
             self.remove(key)
-            return _Answer(204)
+            return Answer(204)
         if key not in self.objects:
             return _error(404, "NoSuchKey")
         return self._get(key, headers.get("range"))
 
-    def _put(self, key: str, body: bytes, *, create_only: bool) -> _Answer:
+    def _put(self, key: str, body: bytes, *, create_only: bool) -> Answer:
         if create_only and not self.create_only:
             return _error(501, "NotImplemented")
         if create_only and key in self.objects:
@@ -156,22 +156,22 @@ class BucketServer:
         self.objects[key] = body
         self.stored_s.setdefault(key, time.monotonic())
         self._stored_at[key] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
-        return _Answer(200, headers=('ETag: "0"',))
+        return Answer(200, headers=('ETag: "0"',))
 
-    def _get(self, key: str, asked: str | None) -> _Answer:
+    def _get(self, key: str, asked: str | None) -> Answer:
         body = self.objects[key]
         given = _RANGE.fullmatch(asked) if asked else None
         if given is None:
-            return _Answer(200, body, ('ETag: "0"',))
+            return Answer(200, body, ('ETag: "0"',))
         first, last = int(given[1]), min(int(given[2]), len(body) - 1)
         if first > last:
             return _error(416, "InvalidRange")
         span = f"Content-Range: bytes {first}-{last}/{len(body)}"
-        return _Answer(206, body[first : last + 1], (span, 'ETag: "0"'))
+        return Answer(206, body[first : last + 1], (span, 'ETag: "0"'))
 
-    def _of_bucket(self, query: dict[str, list[str]]) -> _Answer:
+    def _of_bucket(self, query: dict[str, list[str]]) -> Answer:
         if "versioning" in query:
-            return _Answer(200, f'<VersioningConfiguration xmlns="{_NAMESPACE}"/>'.encode())
+            return Answer(200, f'<VersioningConfiguration xmlns="{_NAMESPACE}"/>'.encode())
         if "lifecycle" in query:
             return _error(404, "NoSuchLifecycleConfiguration")
         prefix = query["prefix"][0].removeprefix(PREFIX + "/")
@@ -185,7 +185,7 @@ class BucketServer:
             if not name.startswith(prefix):
                 break
             found.append(name)
-        return _Answer(200, self._listing(found[:limit], more=len(found) > limit))
+        return Answer(200, self._listing(found[:limit], more=len(found) > limit))
 
     def _listing(self, names: list[str], *, more: bool) -> bytes:
         rows = "".join(
@@ -201,6 +201,6 @@ class BucketServer:
         ).encode()
 
 
-def _error(status: int, code: str) -> _Answer:
+def _error(status: int, code: str) -> Answer:
     body = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
-    return _Answer(status, body, ("Content-Type: application/xml",))
+    return Answer(status, body, ("Content-Type: application/xml",))
