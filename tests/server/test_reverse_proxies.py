@@ -263,6 +263,15 @@ async def test_records_pass_at_once_and_the_longest_waits_are_not_cut(proxied: P
             await until_line(reader, b"third")
 
 
+async def test_a_durable_stream_passes_at_once(proxied: Proxied) -> None:
+    path, text = "/v1/stream/feed", ("--header", "Content-Type: text/plain")
+    assert (await proxied.curl(path, *text, "--request", "PUT"))[0] == 201
+    async with proxied.live(f"{path}?offset=-1&live=sse") as reader:
+        await until_line(reader, b"event: control")
+        assert (await proxied.curl(path, *text, "--data", "first"))[0] in {200, 204}
+        await until_line(reader, b"first")
+
+
 async def test_who_leaves_is_not_waited_for(proxied: Proxied) -> None:
     await proxied.produce("live", "first")
     path = "/v1/topics/live/records"

@@ -10,6 +10,7 @@ import logging
 import resource
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -102,7 +103,8 @@ def serve(settings: Settings, console: Console) -> int:
     import uvloop
 
     configure_logs(settings.log_level, settings.log_format)
-    faulthandler.enable()  # a watchdog's SIGABRT shows where the threads are
+    if sys.__stderr__ is not None:
+        faulthandler.enable(2)  # a watchdog's SIGABRT shows where the threads are
     keep_freed_memory()
     _allow_many_files(settings)
     with (
