@@ -66,8 +66,11 @@ def disk(tmp_path: Path) -> Iterator[Disk]:
 
 @contextlib.asynccontextmanager
 async def arena_on(disk: Disk) -> AsyncIterator[Arena]:
-    bucket = disk.folder / "bucket"
-    arena = Arena("A", disk.folder, Bucket.directory(bucket), DirectoryStore(bucket))
+    """What the processes print is elsewhere."""
+    bucket, data = disk.folder / "bucket", disk.folder / "data"
+    data.mkdir()
+    (disk.image.parent / "data").symlink_to(data)
+    arena = Arena("A", disk.image.parent, Bucket.directory(bucket), DirectoryStore(bucket))
     async with closing(arena):
         yield arena
 
@@ -87,14 +90,13 @@ async def started(arena: Arena) -> SebProcess:
 
 
 async def says(seb: SebProcess, *reasons: str) -> None:
-    """/readyz gives these reasons, and records are read as before."""
+    """/readyz and the log give these reasons, and records are read as before."""
     connection = Connection(seb.port, seb.admin_key)
     async with asyncio.timeout(60):
         while True:
             answer = await connection.request("GET", "/readyz")
-            if answer.status == 503 and all(
-                reason in answer.json()["detail"] for reason in reasons
-            ):
+            told = answer.json().get("detail", "")
+            if all(reason in told and reason in seb.shown for reason in reasons):
                 break
             await asyncio.sleep(0.05)
     assert (await connection.request("GET", "/v1/topics/orders/records?offset=0")).status == 200
@@ -114,6 +116,7 @@ async def test_a_full_disk_under_everything_loses_nothing_and_goes_on_with_room(
         await arena.load.until_acked(20)
         await seb.ready()
         await arena.verdict(seb)
+        assert "the bucket answers again" in seb.shown
         assert "Traceback" not in seb.shown
 
 

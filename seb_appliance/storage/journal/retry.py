@@ -4,10 +4,12 @@ means"): after a timeout, a reset or a 5xx it is unknown whether the request was
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from seb_appliance.broker.ports import StoreHealth
+from seb_appliance.broker.readiness import FAILING_FOR_S
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     ObjectExistsError,
@@ -24,6 +26,8 @@ from seb_appliance.errors import (
 from seb_appliance.storage.stores.object_store import Kind, ObjectStore, WrappedStore
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 2.0
@@ -45,7 +49,8 @@ class RetryingStore(WrappedStore):
     answers. `raw`: the store itself, for requests that must be made once.
 
     `jitter` returns numbers in [0, 1). With `give_up_after_s`, a request that was denied, or has no
-    definite answer for that long, raises its last error; without it, it is retried forever.
+    definite answer for that long, raises its last error; without it, it is retried forever, and
+    the log says when the store fails and when it answers again.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class RetryingStore(WrappedStore):
         self.clock = clock
         self.jitter = jitter
         self.give_up_after_s = give_up_after_s
+        self._logged = False  # the current failure
 
     async def _request(
         self,
@@ -99,6 +105,9 @@ class RetryingStore(WrappedStore):
 
     def _answered(self) -> None:
         self.health.last_success_s = self.clock.monotonic_s()
+        if self._logged:
+            self._logged = False
+            _log.warning("the bucket answers again, after %.0f s", self._failing_s())
         self.health.failing_since_s = None
         self.health.failure = ""
         self.health.denied = False
@@ -108,6 +117,18 @@ class RetryingStore(WrappedStore):
             self.health.failing_since_s = self.clock.monotonic_s()
         self.health.failure = error.detail
         self.health.denied = isinstance(error, StoreDeniedError)
+        if self._logged or self.give_up_after_s is not None:
+            return
+        if self.health.denied or self._failing_s() >= FAILING_FOR_S:
+            self._logged = True
+            # With quotes: the text may be the store's, and stays on its line.
+            _log.warning(
+                "the bucket has been failing for %.0f s: %r", self._failing_s(), error.detail
+            )
+
+    def _failing_s(self) -> float:
+        assert self.health.failing_since_s is not None
+        return self.clock.monotonic_s() - self.health.failing_since_s
 
     async def _pause(self, error: StoreError, attempt: int) -> None:
         """Full jitter: clients that fail together must not retry together."""
