@@ -50,6 +50,12 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def known_as(address: str) -> str:
+    """Of a client by IPv4 to a socket of both kinds (`::ffff:192.0.2.1`) the IPv4 address: all of
+    them would be of one IPv6 network otherwise. Any other address as it is."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
 def path_of(*segments: str) -> str:
     """`/v1/…`. The appliance refuses names that are not valid."""
     return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)

@@ -77,6 +77,14 @@ def environment_without_settings(*, but: tuple[str, ...] = ()) -> dict[str, str]
     }
 
 
+def service_manager_of() -> tuple[str, float | None]:
+    """The address of the service manager's socket ("": there is none), and within how many seconds
+    its watchdog wants to hear from this process (None: never); see sd_watchdog_enabled(3)."""
+    watched_us, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    is_ours = watched_us.isdigit() and int(watched_us) > 0 and pid in ("", str(os.getpid()))
+    return os.environ.get("NOTIFY_SOCKET", ""), int(watched_us) / 1e6 if is_ours else None
+
+
 def whole_environment() -> dict[str, str]:
     """For a command of the user, which may call `seb`."""
     return dict(os.environ)

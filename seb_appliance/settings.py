@@ -426,12 +426,17 @@ class Settings:
     @property
     def mqtt_hosts(self) -> list[str]:
         """`mqtt_host`, one by one."""
-        return words(self.mqtt_host or self.host)
+        return words(self.mqtt_host or self._as_host)
 
     @property
     def kafka_hosts(self) -> list[str]:
         """`kafka_host`, one by one."""
-        return words(self.kafka_host or self.host)
+        return words(self.kafka_host or self._as_host)
+
+    @property
+    def _as_host(self) -> str:
+        """Where other ports listen as HTTP does: a socket on :: takes IPv4, too, theirs do not."""
+        return "::,0.0.0.0" if self.host == "::" else self.host
 
     @property
     def push_receivers(self) -> tuple[Network, ...]:

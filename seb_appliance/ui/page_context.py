@@ -19,6 +19,7 @@ from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp, Scope
 
 from seb_appliance import limits
+from seb_appliance.addresses import known_as
 from seb_appliance.broker.access.audit import USER, Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import UserRow
@@ -321,7 +322,7 @@ class Desk:
             f"{proto.decode('latin-1')}://{headers.get(b'host', b'').decode('latin-1')}",
             scope["path"],
             headers.get(b"hx-target", b"").decode("latin-1") if b"hx-request" in headers else "",
-            client[0] if client is not None else "",
+            known_as(client[0]) if client is not None else "",
             agent.decode("latin-1"),
             proto == b"https",
         )

@@ -76,6 +76,12 @@ def test_the_unit_is_not_restarted_after_the_exit_codes_that_the_docs_name() -> 
     assert named[1].split() == re.findall(r"\d+", documented[1])
 
 
+def test_the_unit_restarts_a_process_that_hangs() -> None:
+    """tests/server/test_watchdog.py shows that the appliance says that it lives."""
+    unit = (ROLE / "templates" / "seb.service.j2").read_text().splitlines()
+    assert {"Restart=always", "WatchdogSec=60", "NotifyAccess=main"} <= set(unit)
+
+
 def test_the_user_data_is_a_cloud_config_without_secrets_whose_script_is_shell(
     tmp_path: Path,
 ) -> None:

@@ -188,7 +188,7 @@ async def directory_arena(mode: Mode, folder: Path) -> AsyncIterator[Arena]:
     if mode == "B":
         await _begin_in_mode_b(store, folder / "seed")
     arena = Arena(mode, folder, Bucket.directory(folder / "bucket"), store)
-    async with _closing(arena):
+    async with closing(arena):
         yield arena
 
 
@@ -223,12 +223,12 @@ async def _proxied_arena(
     async with FaultProxy(port) as proxy:
         bucket = Bucket.s3(options, proxy.port, **{"linger": "10ms", **settings})
         arena = Arena(mode, folder, bucket, S3Store(options), proxy)
-        async with _closing(arena):
+        async with closing(arena):
             yield arena
 
 
 @asynccontextmanager
-async def _closing(arena: Arena) -> AsyncIterator[None]:
+async def closing(arena: Arena) -> AsyncIterator[None]:
     try:
         yield
     finally:

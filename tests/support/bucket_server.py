@@ -11,6 +11,7 @@ import asyncio
 import bisect
 import contextlib
 import re
+import ssl
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -29,7 +30,7 @@ _RANGE = re.compile(r"bytes=(\d+)-(\d+)")
 
 
 @dataclass(frozen=True)
-class _Answer:
+class Answer:
     status: int
     body: bytes = b""
     headers: tuple[str, ...] = ()
@@ -48,9 +49,18 @@ class _Answer:
 class BucketServer:
     """`objects`: by key below the prefix; `stored_s`: the monotonic second at which each was put
     first. `create_only`: False answers 501 to the condition, as Swift and Backblaze B2 do.
-    `latency_s`: how far away it is."""
+    `latency_s`: how far away it is. `tls`: what it speaks HTTPS with."""
 
-    def __init__(self, *, create_only: bool = True, latency_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        *,
+        create_only: bool = True,
+        latency_s: float = 0.0,
+        host: str = "127.0.0.1",
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._host = host
+        self._tls = tls
         self._latency_s = latency_s
         self.objects: dict[str, bytes] = {}
         self.stored_s: dict[str, float] = {}
@@ -81,7 +91,9 @@ class BucketServer:
             self._names.remove(key)
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1 << 20)
+        self._server = await asyncio.start_server(
+            self._accept, self._host, 0, limit=1 << 20, ssl=self._tls
+        )
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -113,10 +125,10 @@ class BucketServer:
         headers = {name.lower(): text.strip() for name, _, text in fields}
         body = await reader.readexactly(int(headers.get("content-length", 0)))
         await asyncio.sleep(self._latency_s)
-        writer.write(self._answer(method, target, headers, body).encode(method))
+        writer.write(self.answer(method, target, headers, body).encode(method))
         await writer.drain()
 
-    def _answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> _Answer:
+    def answer(self, method: str, target: str, headers: dict[str, str], body: bytes) -> Answer:
         url = urlsplit(target)
         query = parse_qs(url.query, keep_blank_values=True)
         bucket, _, name = unquote(url.path).lstrip("/").partition("/")
@@ -129,12 +141,12 @@ class BucketServer:
             return self._put(key, body, create_only=headers.get("if-none-match") == "*")
         if method == "DELETE":
             self.remove(key)
-            return _Answer(204)
+            return Answer(204)
         if key not in self.objects:
             return _error(404, "NoSuchKey")
         return self._get(key, headers.get("range"))
 
-    def _put(self, key: str, body: bytes, *, create_only: bool) -> _Answer:
+    def _put(self, key: str, body: bytes, *, create_only: bool) -> Answer:
         if create_only and not self.create_only:
             return _error(501, "NotImplemented")
         if create_only and key in self.objects:
@@ -144,22 +156,22 @@ class BucketServer:
         self.objects[key] = body
         self.stored_s.setdefault(key, time.monotonic())
         self._stored_at[key] = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%S.000Z}"
-        return _Answer(200, headers=('ETag: "0"',))
+        return Answer(200, headers=('ETag: "0"',))
 
-    def _get(self, key: str, asked: str | None) -> _Answer:
+    def _get(self, key: str, asked: str | None) -> Answer:
         body = self.objects[key]
         given = _RANGE.fullmatch(asked) if asked else None
         if given is None:
-            return _Answer(200, body, ('ETag: "0"',))
+            return Answer(200, body, ('ETag: "0"',))
         first, last = int(given[1]), min(int(given[2]), len(body) - 1)
         if first > last:
             return _error(416, "InvalidRange")
         span = f"Content-Range: bytes {first}-{last}/{len(body)}"
-        return _Answer(206, body[first : last + 1], (span, 'ETag: "0"'))
+        return Answer(206, body[first : last + 1], (span, 'ETag: "0"'))
 
-    def _of_bucket(self, query: dict[str, list[str]]) -> _Answer:
+    def _of_bucket(self, query: dict[str, list[str]]) -> Answer:
         if "versioning" in query:
-            return _Answer(200, f'<VersioningConfiguration xmlns="{_NAMESPACE}"/>'.encode())
+            return Answer(200, f'<VersioningConfiguration xmlns="{_NAMESPACE}"/>'.encode())
         if "lifecycle" in query:
             return _error(404, "NoSuchLifecycleConfiguration")
         prefix = query["prefix"][0].removeprefix(PREFIX + "/")
@@ -173,7 +185,7 @@ class BucketServer:
             if not name.startswith(prefix):
                 break
             found.append(name)
-        return _Answer(200, self._listing(found[:limit], more=len(found) > limit))
+        return Answer(200, self._listing(found[:limit], more=len(found) > limit))
 
     def _listing(self, names: list[str], *, more: bool) -> bytes:
         rows = "".join(
@@ -189,6 +201,6 @@ class BucketServer:
         ).encode()
 
 
-def _error(status: int, code: str) -> _Answer:
+def _error(status: int, code: str) -> Answer:
     body = f"<Error><Code>{code}</Code><Message>{code}</Message></Error>".encode()
-    return _Answer(status, body, ("Content-Type: application/xml",))
+    return Answer(status, body, ("Content-Type: application/xml",))

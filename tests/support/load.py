@@ -37,11 +37,12 @@ class Response:
 
 
 class Connection:
-    """One keep-alive connection to 127.0.0.1, opened at the first request and again after each
-    failure. One request at a time."""
+    """One keep-alive connection, opened at the first request and again after each failure. One
+    request at a time."""
 
-    def __init__(self, port: int, key: str = "") -> None:
+    def __init__(self, port: int, key: str = "", host: str = "127.0.0.1") -> None:
         self.port = port
+        self._host = host
         self._key = key
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -80,7 +81,7 @@ class Connection:
         """Connect, if it is not connected. Raises OSError."""
         if self._reader is None or self._reader.at_eof():
             self.close()
-            self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
+            self._reader, self._writer = await asyncio.open_connection(self._host, self.port)
 
     async def _exchange(
         self, method: str, path: str, body: bytes, headers: Mapping[str, str]

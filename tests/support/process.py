@@ -60,8 +60,10 @@ class SebProcess:
         flags: Sequence[str] = (),
         fail: str = "",
         program: Sequence[str] = ("seb_appliance",),
+        host: str = "127.0.0.1",
     ) -> None:
         """`program`: the module to run, and its first arguments."""
+        self.host = host
         data.parent.mkdir(parents=True, exist_ok=True)
         self.data = data
         self.port = free_port()
@@ -71,7 +73,7 @@ class SebProcess:
         # Where nothing is kept of a compilation, compiling all modules is a quarter of each start.
         ours.pop("PYTHONDONTWRITEBYTECODE", None)
         command = [sys.executable, "-m", *program, "serve", "--bucket", bucket.address]
-        command += ["--data", str(data), "--port", str(self.port), *flags]
+        command += ["--data", str(data), "--port", str(self.port), "--host", host, *flags]
         with self._output.open("wb") as sink:
             self.process = subprocess.Popen(
                 command,
@@ -116,7 +118,7 @@ class SebProcess:
     async def ready(self, within_s: float = READY_S) -> float:
         """Seconds from the start of the process until /readyz is green. Fails when that takes
         longer than `within_s`, or when the process ends."""
-        connection = Connection(self.port)
+        connection = Connection(self.port, host=self.host)
         try:
             while (waited_s := time.monotonic() - self.started_s) < within_s and self.running:
                 try:

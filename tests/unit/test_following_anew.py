@@ -11,9 +11,11 @@ import pytest
 from rich.console import Console
 
 from seb_appliance import setting_sources
+from seb_appliance.clock import SystemClock
 from seb_appliance.errors import StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.ops.host.service_manager import ServiceManager
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve import process
 from seb_appliance.ops.serve.assembly import Appliance
@@ -64,8 +66,9 @@ async def test_a_standby_that_loses_track_begins_anew(
     stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     listener = socket.create_server(("127.0.0.1", 0))
     shown = io.StringIO()
+    nobody = ServiceManager("", None, SystemClock())
     serving = process._Process(
-        chosen(tmp_path, "standby"), listener, Console(file=shown), NO_FAILPOINTS, stop
+        chosen(tmp_path, "standby"), listener, Console(file=shown), NO_FAILPOINTS, stop, nobody
     )
     following = asyncio.create_task(process._follow(serving))
     try:

@@ -19,6 +19,7 @@ from litestar import Request
 from litestar.types import HTTPScope, Scope
 
 from seb_appliance import limits
+from seb_appliance.addresses import is_loopback, known_as
 from seb_appliance.api.encoding.answers import Headers
 from seb_appliance.api.encoding.parameters import DEFAULTS, read_headers, read_query
 from seb_appliance.api.encoding.problems import API_KEY_STATE
@@ -77,7 +78,7 @@ def peer_address(scope: Scope) -> str:
     """The address that opened the connection, or for which a trusted proxy did; "" for a Unix
     socket."""
     client = scope.get("client")
-    return client[0] if client is not None else ""
+    return known_as(client[0]) if client is not None else ""
 
 
 def is_local(scope: Scope) -> bool:
@@ -86,14 +87,10 @@ def is_local(scope: Scope) -> bool:
     hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
     if not all(map(is_loopback_host, hosts)):
         return False
-    client = scope.get("client")
-    if client is None:  # a Unix socket
+    address = peer_address(scope)
+    if not address:  # a Unix socket
         return True
-    try:
-        is_loopback = ipaddress.ip_address(client[0]).is_loopback
-    except ValueError:
-        return False
-    return is_loopback and not any(name in _FORWARDED for name, _ in scope["headers"])
+    return is_loopback(address) and not any(name in _FORWARDED for name, _ in scope["headers"])
 
 
 def is_loopback_host(host: str) -> bool:

@@ -18,20 +18,25 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
     """The listening socket. It is bound before the bucket is claimed, so that a start on a used
     port fences nobody."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    shown = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family == socket.AF_INET6:
+        listener.setsockopt(
+            socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0
+        )  # a sysctl may say otherwise
     try:
         listener.bind((settings.host, settings.port))
     except PermissionError:
         listener.close()
         raise StartError(
-            f"cannot listen on {settings.host}:{settings.port} (permission denied). Choose a port "
+            f"cannot listen on {shown}:{settings.port} (permission denied). Choose a port "
             "above 1023 and put a reverse proxy in front."
         ) from None
     except OSError as error:
         listener.close()
         raise StartError(
-            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}). Choose another "
+            f"cannot listen on {shown}:{settings.port} ({error.strerror}). Choose another "
             "--port or --host."
         ) from error
     listener.listen(_BACKLOG)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import gc
 import logging
 import resource
 import signal
 import socket
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,14 +20,16 @@ from rich.status import Status
 
 from seb_appliance import __version__, limits
 from seb_appliance.api.server.accepting import duplicates
-from seb_appliance.clock import Clock
+from seb_appliance.clock import Clock, SystemClock
 from seb_appliance.errors import BadRequestError, FencedError, FencedStartError, StartError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.host.data_directory import FILE_NAME, own_data_directory, reset_admin_key
 from seb_appliance.ops.host.runtime import FIELDS, configure_logs, keep_freed_memory
+from seb_appliance.ops.host.service_manager import READY, STOPPING, ServiceManager
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.listening import listening
+from seb_appliance.setting_sources import service_manager_of
 from seb_appliance.settings import Settings
 from seb_appliance.storage.journal.replay import Progress, ReplayError
 from seb_appliance.storage.stores.counted import CountedStore
@@ -99,6 +103,8 @@ def serve(settings: Settings, console: Console) -> int:
     import uvloop
 
     configure_logs(settings.log_level, settings.log_format)
+    if sys.__stderr__ is not None:
+        faulthandler.enable(2)  # a watchdog's SIGABRT shows where the threads are
     keep_freed_memory()
     _allow_many_files(settings)
     with (
@@ -111,17 +117,26 @@ def serve(settings: Settings, console: Console) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Process:
-    """`stop` resolves at a signal."""
+    """`stop` resolves at a signal. `manager`: who watches the process."""
 
     settings: Settings
     listener: socket.socket
     console: Console
     failpoints: Failpoints
     stop: asyncio.Future[None]
+    manager: ServiceManager
 
 
 async def _serve(settings: Settings, listener: socket.socket, console: Console) -> int:
-    process = _Process(settings, listener, console, Failpoints(settings.fail), _stop_signal())
+    manager = ServiceManager(*service_manager_of(), SystemClock())
+    stop, failpoints = _stop_signal(), Failpoints(settings.fail)
+    stop.add_done_callback(lambda _: manager.tell(STOPPING))
+    async with manager.watching():
+        return await _run(_Process(settings, listener, console, failpoints, stop, manager))
+
+
+async def _run(process: _Process) -> int:
+    settings = process.settings
     if not settings.follow:
         return await _write(process, settings)
     while True:
@@ -155,7 +170,7 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
         async with _servers(
             appliance, process.listener, {"promote": refuse_promotion}, ports
         ) as http:
-            _say_started(console, appliance, process.listener.getsockname()[1])
+            _say_started(process, appliance)
             if promotion is not None:
                 promotion.done(appliance)
             gc.collect()
@@ -187,7 +202,7 @@ async def _follow(process: _Process) -> Promotion | None:
             # A duplicate: connections made while no server runs wait in the listener for the next.
             listener = process.listener.dup()
             async with _servers(standby, listener, {"promote": promotion.ask}) as http:
-                _say_started(process.console, standby, process.listener.getsockname()[1])
+                _say_started(process, standby)
                 waited_for = {following, process.stop, promotion.asked, http}
                 await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
                 await standby.drain()
@@ -234,11 +249,13 @@ async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]
     return opened
 
 
-def _say_started(console: Console, appliance: Appliance, port: int) -> None:
-    """Print a screen for people, or log a line for programs."""
+def _say_started(process: _Process, appliance: Appliance) -> None:
+    """Tell the service manager; print a screen for people, or log a line for programs."""
     settings, journal = appliance.settings, appliance.journal
+    port = process.listener.getsockname()[1]
+    process.manager.tell(READY)
     if settings.log_format == "text":
-        _show_started(console, appliance, port)
+        _show_started(process.console, appliance, port)
         return
     fields = {
         "standby": appliance.standby is not None,

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
 from seb_appliance.broker.ports import StoreHealth
+from seb_appliance.broker.readiness import FAILING_FOR_S
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     ObjectExistsError,
@@ -25,12 +26,12 @@ from seb_appliance.errors import (
 from seb_appliance.storage.stores.object_store import Kind, ObjectStore, WrappedStore
 
 T = TypeVar("T")
+
 _log = logging.getLogger(__name__)
 
 PAUSE_S_MIN: Final = 0.05
 PAUSE_S_MAX: Final = 2.0
 DENIED_PAUSE_S: Final = 4.0  # an operator must act: faster retries only fill the logs
-FAILING_SAID_S: Final = 5.0  # shorter failures are not logged
 START_PATIENCE_S: Final = 60.0  # a start gives up then; the journal never does
 
 assert PAUSE_S_MIN < PAUSE_S_MAX < DENIED_PAUSE_S
@@ -48,7 +49,8 @@ class RetryingStore(WrappedStore):
     answers. `raw`: the store itself, for requests that must be made once.
 
     `jitter` returns numbers in [0, 1). With `give_up_after_s`, a request that was denied, or has no
-    definite answer for that long, raises its last error; without it, it is retried forever.
+    definite answer for that long, raises its last error; without it, it is retried forever, and
+    the log says when the store fails and when it answers again.
     """
 
     def __init__(
@@ -65,7 +67,7 @@ class RetryingStore(WrappedStore):
         self.clock = clock
         self.jitter = jitter
         self.give_up_after_s = give_up_after_s
-        self._said = False  # that it fails
+        self._logged = False  # the current failure
 
     async def _request(
         self,
@@ -102,10 +104,10 @@ class RetryingStore(WrappedStore):
                 return answer
 
     def _answered(self) -> None:
-        if self._said:
-            self._said = False
-            _log.warning("the bucket answers again")
         self.health.last_success_s = self.clock.monotonic_s()
+        if self._logged:
+            self._logged = False
+            _log.warning("the bucket answers again, after %.0f s", self._failing_s())
         self.health.failing_since_s = None
         self.health.failure = ""
         self.health.denied = False
@@ -115,12 +117,18 @@ class RetryingStore(WrappedStore):
             self.health.failing_since_s = self.clock.monotonic_s()
         self.health.failure = error.detail
         self.health.denied = isinstance(error, StoreDeniedError)
-        lasts_s = self.clock.monotonic_s() - self.health.failing_since_s
-        if self.give_up_after_s is not None or self._said:
-            return  # a command or a start tells it by its error
-        if lasts_s >= FAILING_SAID_S:
-            self._said = True
-            _log.warning("the bucket has been failing for %.0f s: %s", lasts_s, error.detail)
+        if self._logged or self.give_up_after_s is not None:
+            return
+        if self.health.denied or self._failing_s() >= FAILING_FOR_S:
+            self._logged = True
+            # With quotes: the text may be the store's, and stays on its line.
+            _log.warning(
+                "the bucket has been failing for %.0f s: %r", self._failing_s(), error.detail
+            )
+
+    def _failing_s(self) -> float:
+        assert self.health.failing_since_s is not None
+        return self.clock.monotonic_s() - self.health.failing_since_s
 
     async def _pause(self, error: StoreError, attempt: int) -> None:
         """Full jitter: clients that fail together must not retry together."""

@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from seb_appliance.api.server.auth import forwarded_for
+from seb_appliance.api.server.auth import forwarded_for, is_local, peer_address
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.setting_sources import load
 
@@ -39,6 +39,23 @@ def test_only_a_trusted_proxy_says_who_asks(
     scope = {"client": (peer, 1), "headers": headers}
     assert forwarded_for(scope, TRUSTED) == expected  # type: ignore[arg-type]
     assert forwarded_for(scope, []) is None  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("peer", "known", "local"),
+    [
+        ("::ffff:127.0.0.1", "127.0.0.1", True),
+        ("::ffff:192.0.2.1", "192.0.2.1", False),
+        ("::1", "::1", True),
+        ("2001:db8::ffff:1", "2001:db8::ffff:1", False),
+    ],
+)
+def test_a_client_by_ipv4_to_a_socket_of_both_kinds_has_its_ipv4_address(
+    peer: str, known: str, local: bool
+) -> None:
+    scope = {"client": (peer, 1), "headers": []}
+    assert peer_address(scope) == known  # type: ignore[arg-type]
+    assert is_local(scope) is local  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("text", ["proxy.example", "10.0.0.1/8", "127.0.0.1, 10.0.0.1", ","])

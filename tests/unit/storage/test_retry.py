@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -71,6 +72,33 @@ async def test_pauses_double_up_to_two_seconds_and_are_spread_over_all_of_that()
     assert await pauses_s(*[UNCERTAIN] * 8, jitter=0.5) == pytest.approx(halved)
 
 
+async def test_an_outage_is_logged_once_with_its_reason_and_its_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """On one line, whatever the store says. Shorter failures are not logged."""
+    clock = Sleeper()
+    store = RetryingStore(MemoryStore(), clock, lambda: 1)
+    await store.ask(answering(*[UNCERTAIN] * 3, "good"))
+    assert not caplog.records
+    full = StoreUncertainError("the disk is\nfull")
+    await store.ask(answering(*[full] * 20, "good"))
+    began, ended = (record.getMessage() for record in caplog.records)
+    assert began.startswith("the bucket has been failing for ")
+    assert began.endswith(r"'the disk is\nfull'")
+    assert ended.startswith("the bucket answers again, after ")
+
+
+async def test_a_refusal_is_logged_at_once_but_not_by_who_gives_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    denied = StoreDeniedError("403")
+    for patience_s, lines in ((60.0, 0), (None, 2)):
+        store = RetryingStore(MemoryStore(), Sleeper(), lambda: 1, give_up_after_s=patience_s)
+        with contextlib.suppress(StoreDeniedError):
+            await store.ask(answering(denied, "good"))
+        assert len(caplog.records) == lines
+
+
 async def test_after_a_thousand_failures_the_pause_is_still_two_seconds() -> None:
     assert (await pauses_s(*[UNCERTAIN] * 2_000, jitter=1))[-1] == 2
 
@@ -123,19 +151,6 @@ async def test_an_answer_that_is_definite_is_told_and_is_good_health(error: Stor
     with pytest.raises(type(error)):
         await store.ask(answering(DENIED, error))
     assert store.health == StoreHealth(last_success_s=clock.now_s)
-
-
-async def test_the_log_tells_a_failure_that_lasts_once_and_its_end(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    store = RetryingStore(MemoryStore(), Sleeper(), lambda: 0.5)
-    await store.ask(answering(UNCERTAIN, DENIED, "good"))
-    assert caplog.messages == []
-    await store.ask(answering(*[DENIED] * 4, "good"))
-    assert caplog.messages == [
-        "the bucket has been failing for 8 s: 403 AccessDenied",
-        "the bucket answers again",
-    ]
 
 
 async def test_who_gives_up_tells_it_by_the_error_alone(caplog: pytest.LogCaptureFixture) -> None:
