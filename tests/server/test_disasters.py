@@ -76,6 +76,7 @@ def wait_until(machine: Machine, pattern: str, command: str) -> None:
     deadline_s = time.monotonic() + 60
     while machine.run(command) or not re.search(pattern, machine.said):
         assert time.monotonic() < deadline_s, (machine.said, machine.journal)
+        time.sleep(0.1)
 
 
 def switched(machine: Machine, other: str) -> None:
