@@ -16,7 +16,6 @@ from tests.support.servers.s3_server import S3Server
 from tests.support.servers.s3mock import running_s3mock
 from tests.support.servers.s3proxy import running_s3proxy
 from tests.support.servers.s3rver import running_s3rver
-from tests.support.servers.s3s import running_s3s
 from tests.support.servers.seaweedfs import running_seaweedfs
 from tests.support.servers.swift import running_swift
 from tests.support.servers.versitygw import running_versitygw
@@ -32,7 +31,6 @@ SERVERS: Final[dict[str, Running]] = {
     "s3mock": running_s3mock,
     "s3proxy": running_s3proxy,
     "s3rver": running_s3rver,
-    "s3s": running_s3s,
     "seaweedfs": running_seaweedfs,
     "swift": running_swift,
     "versitygw": running_versitygw,

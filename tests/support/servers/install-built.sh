@@ -45,16 +45,9 @@ install_versitygw() {
 install_minio() {
     GOBIN=$PWD nice go install "github.com/minio/minio@$1"
 }
-# Nobody waits for what the server computes: less optimisation halves the time.
-rust_program() {
+install_garage() { # nobody waits for what it computes: less optimisation halves the time
     CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=64 CARGO_TARGET_DIR=$PWD/target \
-        nice cargo install --locked --root . "$@" && rm -rf target
-}
-install_garage() {
-    rust_program "garage@$1"
-}
-install_s3s() {
-    rust_program "s3s-fs@$1" --features binary
+        nice cargo install --locked --root . "garage@$1" && rm -rf target
 }
 
 install seaweedfs 4.48 python3
@@ -64,4 +57,3 @@ install s3proxy 3.1.0 mvn
 install versitygw v1.8.0 go
 install minio v0.0.0-20260212201848-7aac2a2c5b7c go
 install garage 2.5.0 cargo
-install s3s 0.14.1 cargo

@@ -32,7 +32,7 @@ def servers(*names: str) -> list[ParameterSet]:
 
 
 # Those that fail the store test are left out: docs/COMPATIBILITY.md.
-ATOMIC = servers("ceph", "minio", "seaweedfs", "versitygw", "s3s")
+ATOMIC = servers("ceph", "minio", "seaweedfs", "versitygw")
 PLAIN = servers("swift", "garage")
 
 every_store = pytest.mark.parametrize(

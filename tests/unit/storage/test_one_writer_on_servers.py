@@ -14,7 +14,7 @@ from tests.support.stores import open_store, run_store_test
 pytestmark = pytest.mark.slow
 
 
-A = ["directory", "moto", "ceph", "minio", "s3s", "seaweedfs", "versitygw"]
+A = ["directory", "moto", "ceph", "minio", "seaweedfs", "versitygw"]
 B = ["swift", "garage", "s3mock"]
 LIST_ROUNDS = 200  # as in operation
 WARNED = {

@@ -28,12 +28,11 @@ REFUSED = {
     "s3mock": {"crc32c", "md5"},
     "s3proxy": {"crc32c", "md5", "sha256"},
     "s3rver": set(),
-    "s3s": {"crc32c", "md5", "sha256"},
     "seaweedfs": {"crc32c", "md5"},
     "swift": {"md5", "sha256"},
     "versitygw": {"crc32c", "md5", "sha256"},
 }
-REPEAT = {"garage", "minio", "s3mock", "s3s", "seaweedfs", "versitygw"}
+REPEAT = {"garage", "minio", "s3mock", "seaweedfs", "versitygw"}
 
 
 def md5(body):
