@@ -86,6 +86,7 @@ neighbours: slow-ready
 	@sh .ci/install-node
 	@sh .ci/install-generators
 	@sh tests/support/servers/install.sh
+	@sh tests/support/servers/install-built.sh
 	@sh tests/senders/install.sh
 	@sh tests/kafka/install.sh
 	@sh tests/spark/install.sh

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import gc
 import signal
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from pathlib import Path
+from collections.abc import Iterator
 
 import hypothesis
 import pytest
@@ -15,11 +13,8 @@ from hypothesis import HealthCheck
 from hypothesis.internal.conjecture import providers
 
 from tests.support.dealing import deal
-from tests.support.servers.ceph import running_ceph
-from tests.support.servers.moto import running_moto
-from tests.support.servers.rclone import running_rclone
+from tests.support.servers.every import SERVERS, Running
 from tests.support.servers.s3_server import NotInstalledError, S3Server
-from tests.support.servers.swift import running_swift
 
 # A busy machine is no failure: what must end soon is measured by its own test. New examples are for
 # those who look for something (docs/TESTING.md), not for a change that has to land.
@@ -34,7 +29,7 @@ providers._get_local_constants = lambda: providers._local_constants
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-FOREIGN_SERVERS = {"ceph", "swift", "rclone"}
+FOREIGN_SERVERS = SERVERS.keys() - {"moto"}
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -76,9 +71,6 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()  # what modules hold is let go in order
 
 
-Running = Callable[[Path], AbstractContextManager[S3Server]]
-
-
 def _serve(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     try:
         with running(tmp_path_factory.mktemp("server") / "data") as server:
@@ -87,21 +79,13 @@ def _serve(running: Running, tmp_path_factory: pytest.TempPathFactory) -> Iterat
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="session")
-def moto_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    yield from _serve(running_moto, tmp_path_factory)
+def _fixture(name: str, running: Running) -> object:
+    @pytest.fixture(scope="session", name=f"{name}_server")
+    def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+        yield from _serve(running, tmp_path_factory)
+
+    return serve
 
 
-@pytest.fixture(scope="session")
-def ceph_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    yield from _serve(running_ceph, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def swift_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    yield from _serve(running_swift, tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
-    yield from _serve(running_rclone, tmp_path_factory)
+for _name, _running in SERVERS.items():
+    globals()[f"{_name}_server"] = _fixture(_name, _running)

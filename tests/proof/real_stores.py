@@ -1,5 +1,6 @@
-"""Real stores under load: moto, Ceph with its gateway, and Swift. Their processes are killed and
-stopped as the appliances are, and the machine that runs all of them loses its power.
+"""Real stores under load: moto, Ceph with its gateway, Swift, and those of install-built.sh. Their
+processes are killed and stopped as the appliances are, and the machine that runs all of them loses
+its power.
 
 A process of a store is killed only where the store has stored what it acknowledged: moto has it
 in memory. moto also checks a condition and writes without a lock between, so that no two writers
@@ -14,8 +15,9 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from seb_appliance.storage.layout import Mode
 from tests.crash.arena import arena_on
@@ -23,9 +25,13 @@ from tests.proof.ground import EAGER, START_S, Ground, ground
 from tests.proof.soak import bad_while
 from tests.proof.units import Done, PartOfProof
 from tests.support.servers.ceph import running_ceph
+from tests.support.servers.garage import running_garage
+from tests.support.servers.minio import running_minio
 from tests.support.servers.moto import running_moto
 from tests.support.servers.s3_server import Processes, S3Server
+from tests.support.servers.seaweedfs import running_seaweedfs
 from tests.support.servers.swift import running_swift
+from tests.support.servers.versitygw import running_versitygw
 
 LISTINGS_S = 60.0
 """What a start waits where listings may lag, once another appliance has ever written there."""
@@ -45,6 +51,7 @@ class Store:
     versioned: bool = False
     races: bool = True
     lists_late: bool = False
+    checksums: Literal["when_required", "when_supported"] = "when_required"
 
     def acts(self) -> list[str]:
         """All that is done to it and to the appliances on it."""
@@ -65,6 +72,16 @@ STORES = {
     "ceph-versioned": Store(running_ceph, "B", _CEPH, _CEPH, versioned=True),
     "swift": Store(running_swift, "B", _SWIFT, _SWIFT, lists_late=True),
 }
+BUILT = {
+    "garage": Store(running_garage, "B", ("garage",), ("garage",)),
+    "minio": Store(running_minio, "A", ("minio",), ("minio",)),
+    "seaweedfs": Store(running_seaweedfs, "A", ("seaweedfs",), ("seaweedfs",)),
+    "versitygw": Store(running_versitygw, "A", ("versitygw",), ("versitygw",)),
+}
+BUILT |= {
+    f"{name}-crc": replace(store, checksums="when_supported") for name, store in BUILT.items()
+}
+STORES |= BUILT
 
 
 def plan(store: Store, seed: str, count: int) -> Iterator[str]:
@@ -158,6 +175,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
     with store.running(folder / "server") as server:
         place = arena_on(server, versioned=store.versioned)
         settings = {"s3_read_timeout": f"{1000 * READ_S:.0f}ms", "linger": "50ms"}
+        settings["s3_checksums"] = store.checksums
         settings["s3_immediate_list"] = "off" if store.lists_late else "on"
         async with ground(store.mode, folder / "ground", seed, place, **settings) as here:
             here.flags = EAGER

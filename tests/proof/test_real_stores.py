@@ -9,8 +9,8 @@ import pytest
 
 from tests.crash.arena import arena_on
 from tests.proof.ground import START_S, ground
-from tests.proof.real_stores import STORES, kill_process, plan
-from tests.support.servers.s3_server import S3Server
+from tests.proof.real_stores import BUILT, STORES, kill_process, plan, run
+from tests.support.servers.s3_server import NotInstalledError, S3Server
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -21,6 +21,19 @@ def test_each_cycle_of_a_plan_does_everything_once(name: str) -> None:
     assert sorted(acts[:count]) == sorted(acts[count:]) == sorted(store.acts())
     assert acts == list(plan(store, "1", 2 * count))
     assert acts != list(plan(store, "2", 2 * count))
+
+
+@pytest.mark.slow
+@pytest.mark.neighbours
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("name", BUILT)
+async def test_a_store_that_is_killed_and_stopped_under_load_loses_and_doubles_nothing(
+    name: str, tmp_path: Path
+) -> None:
+    try:
+        await run(f"{name}-{len(BUILT[name].acts())}", "1", tmp_path / "ground")
+    except NotInstalledError as error:
+        pytest.skip(str(error))
 
 
 @pytest.mark.slow

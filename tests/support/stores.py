@@ -24,9 +24,9 @@ from tests.support.servers.s3_server import S3Server
 async def open_store(
     name: str, request: pytest.FixtureRequest, folder: Path
 ) -> AsyncIterator[ObjectStore]:
-    """`memory`, `ready memory` (2 MiB of it), `directory` (in `folder`), or one of the servers:
-    `moto`, `ceph`, `swift`, `rclone`, each with a new bucket. Skips the test where the server is
-    not installed."""
+    """`memory`, `ready memory` (2 MiB of it), `directory` (in `folder`), or a server by its name in
+    tests/support/servers/every.py, with a new bucket. Skips the test where that is not
+    installed."""
     store: ObjectStore
     if name == "memory":
         store = MemoryStore()

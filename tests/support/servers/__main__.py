@@ -1,6 +1,6 @@
 """Start one of the servers and keep it until Ctrl-C.
 
-python -m tests.support.servers ceph|moto|rclone|swift
+python -m tests.support.servers minio      (or another name in every.py)
 """
 
 from __future__ import annotations
@@ -11,17 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.support.servers.ceph import running_ceph
-from tests.support.servers.moto import running_moto
-from tests.support.servers.rclone import running_rclone
-from tests.support.servers.swift import running_swift
-
-SERVERS = {
-    "ceph": running_ceph,
-    "moto": running_moto,
-    "rclone": running_rclone,
-    "swift": running_swift,
-}
+from tests.support.servers.every import SERVERS
 
 
 def main(name: str) -> None:

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs servers of other projects: Ceph with its gateway, Swift with s3api, nginx, Caddy. (moto and rclone
-# come with pip.) Tests of a server that is not installed are skipped.
+# Installs servers that Debian has: Ceph with its gateway, Swift with s3api, nginx, Caddy. (moto and
+# rclone come with pip, others by install-built.sh.) Tests of a server that is not installed are skipped.
 set -eu
 sh "$(dirname "$0")/../../../.ci/install-debian" "the tests on Ceph and Swift are skipped" \
     radosgw ceph-osd ceph-mon ceph-common \

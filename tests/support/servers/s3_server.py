@@ -28,6 +28,7 @@ _PR_SET_PDEATHSIG = 1
 # Below the ports that kernels hand out by themselves (32768 and up), so that nothing takes one in
 # the second before it is bound; each process begins elsewhere, so that no two name the same.
 _PORTS = range(11_000, 32_000)
+_BUILT = Path(__file__).parents[3] / ".state/servers"
 _next_ports = itertools.count(os.getpid() * 1_009)
 
 
@@ -214,6 +215,17 @@ def program_of_this_python(name: str) -> Path:
     if not path.exists():
         raise NotInstalledError(f"{name} not installed (pip install -e '.[test]')")
     return path
+
+
+def built_program(name: str) -> Path:
+    """What install-built.sh left below .state/servers: `FOLDER/PROGRAM`, only of an installation
+    that was complete."""
+    folder = _BUILT / name.partition("/")[0]
+    if not (folder / ".installed").exists():
+        raise NotInstalledError(
+            f"{folder.name} not installed (sh tests/support/servers/install-built.sh)"
+        )
+    return _BUILT / name
 
 
 def die_with_parent() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance.storage import layout
+from seb_appliance.storage.layout import Mode
+from tests.golden.buckets import stored_at, unpack
 
 SEGMENT = layout.segment_key(7, 0, 99, 3, b"\1" * 8)
 
@@ -29,3 +31,14 @@ def test_a_number_in_a_key_has_one_spelling(number: str, spelled: str) -> None:
     assert layout.is_key_of(SEGMENT, 7, 0, 99)
     assert not layout.is_key_of(SEGMENT.replace(number, spelled), 7, 0, 99)
     assert layout.epoch_of(SEGMENT.replace(number, spelled)) is None
+
+
+@pytest.mark.parametrize("mode", ["A", "B"])
+def test_our_keys_have_one_order_by_bytes_and_folder_by_folder(mode: Mode) -> None:
+    """SeaweedFS lists folder by folder: "a/b" before "a-b". In our own folders that is the same."""
+    keys = list(unpack(stored_at(mode).read_bytes()))
+    keys += [
+        f"tables/{number:08x}-orders-{number}/data/a.parquet" for number in (1, 9, 10, 16, 256)
+    ]
+    keys += [layout.segment_key(topic, 1, 2, 3, bytes(8)) for topic in (1, 2, 10, 19, 100)]
+    assert sorted(keys) == sorted(keys, key=lambda key: key.split("/"))
