@@ -288,9 +288,13 @@ class S3Requests:
             MaxKeys=limit,
         )
         # With our base at least: an object of that name (a "folder" of some browser) is not ours.
+        # Not where the prefix begins later: Garage (2.5) then shows nothing.
         start_after = self._base + after
+        begins_later = start_after < self._base + prefix
         with self._meaning(prefix):
-            answer = listing(StartAfter=start_after) if start_after else listing()
+            answer = (
+                listing() if begins_later or not start_after else listing(StartAfter=start_after)
+            )
             return _page(answer, self._base, prefix, after)
 
     def head(self, key: str) -> ObjectInfo:
