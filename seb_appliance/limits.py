@@ -92,15 +92,15 @@ DELAYS_TIDY_S: Final = 60.0  # how often passed delays are removed
 # The window and what waits
 WINDOW_BYTES_MAX: Final = 8 * MIB  # a full window closes immediately
 PENDING_BYTES_DEFAULT: Final = 64 * MIB  # waiting for the bucket, in all windows
-# Memory of an admitted write beside its bytes, measured: per call of the application lane, per
-# request of the fast lane, and per record outside a batch.
-PENDING_CALL_BYTES: Final = 4 * KIB
-PENDING_REQUEST_BYTES: Final = 288
-PENDING_RECORD_BYTES: Final = 128
+PENDING_CALL_BYTES: Final = 4 * KIB  # of a write beside its bytes, in the application's lane
+PENDING_REQUEST_BYTES: Final = 288  # the same in the fast lane; all three are measured
+PENDING_RECORD_BYTES: Final = 128  # and for each record outside a batch
 READ_BYTES_DEFAULT: Final = 64 * MIB  # read answers in memory
 OPERATOR_LINGER_MS: Final = 50
 LINGER_MS_MAX: Final = 10_000
+LINGER_AUTO_MS_DEFAULT: Final = 28_000  # of linger_max: what fits into 0.50 USD a month
 LINGER_AUTO_MS_MAX: Final = 30_000  # of linger_max; of half an ack_timeout, too
+PUT_MS_LEFT: Final = 2_000  # that a stretched window leaves to the bucket, of its caller's time
 ACK_TIMEOUT_MS_DEFAULT: Final = 30_000
 ACK_TIMEOUT_MS_MAX: Final = 600_000
 STATE_LAG_ENTRIES_MAX: Final = 1_024  # SQLite may be this many entries behind
@@ -483,7 +483,7 @@ assert 2 * REQUEST_BYTES_MAX <= PENDING_BYTES_DEFAULT, "a request fits the share
 assert WINDOW_BYTES_MAX + REQUEST_BYTES_MAX + ENTRY_CONTENTS_BYTES_MAX <= ENTRY_BYTES_MAX
 assert HELD_BYTES_MAX <= REQUEST_BYTES_MAX, "a transaction fits an entry"
 assert OPERATOR_LINGER_MS < LINGER_MS_MAX <= ACK_TIMEOUT_MS_DEFAULT // 2
-assert LINGER_MS_MAX <= LINGER_AUTO_MS_MAX <= ACK_TIMEOUT_MS_MAX // 2
+assert LINGER_MS_MAX <= LINGER_AUTO_MS_DEFAULT <= LINGER_AUTO_MS_MAX <= ACK_TIMEOUT_MS_MAX // 2
 assert WINDOW_BYTES_MAX + 2 * COMMIT_BYTES_MAX <= ENTRY_CONTENTS_BYTES_MAX, "commits fit its table"
 assert COMPACTION_SECTIONS_MAX + COMPACTION_TOPICS_MAX <= SECTIONS_PER_SWITCH_MAX
 assert SECTIONS_PER_SWITCH_MAX * 100 <= SWITCH_BYTES_MAX <= COMMIT_BYTES_MAX

@@ -11,6 +11,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,7 +54,7 @@ def load(
             where = {"environment": setting.variable, "flag": setting.flag}.get(source, source)
             values[setting.attribute] = _value(setting, raw, where)
             sources[name] = where
-    settings = Settings(**values, sources=sources)
+    settings = _fitted(Settings(**values, sources=sources))
     _check_relations(settings)
     return settings
 
@@ -88,6 +89,19 @@ def service_manager_of() -> tuple[str, float | None]:
 def whole_environment() -> dict[str, str]:
     """For a command of the user, which may call `seb`."""
     return dict(os.environ)
+
+
+def _fitted(settings: Settings) -> Settings:
+    """With linger = auto, whichever of linger_max and ack_timeout is not set fits the other one:
+    the bucket has as long as with a fixed linger, and a start that set one of them succeeds."""
+    if settings.linger_ms != "auto":
+        return settings
+    longest_ms, wait_ms = settings.linger_max_ms, settings.ack_timeout_ms
+    if settings.sources["ack_timeout"] == "default":
+        wait_ms += longest_ms
+    elif settings.sources["linger_max"] == "default":
+        longest_ms = min(longest_ms, wait_ms // 2)
+    return replace(settings, linger_max_ms=longest_ms, ack_timeout_ms=wait_ms)
 
 
 def _check_relations(settings: Settings) -> None:

@@ -64,8 +64,8 @@ class Settings:
         word="auto",
     )
     linger_max_ms: int = _duration(
-        limits.LINGER_MS_MAX,
-        "Longest linger that linger = auto may choose.",
+        limits.LINGER_AUTO_MS_DEFAULT,
+        "Longest linger that linger = auto may choose; by default at most half of ack_timeout.",
         (10, limits.LINGER_AUTO_MS_MAX),
     )
     monthly_budget: str | None = _text(
@@ -110,7 +110,8 @@ class Settings:
     )
     ack_timeout_ms: int = _duration(
         limits.ACK_TIMEOUT_MS_DEFAULT,
-        "How long a producer waits for the bucket before the answer is 504 outcome_unknown.",
+        "How long a producer waits for the bucket before the answer is 504 outcome_unknown; with "
+        "linger = auto longer by linger_max, by default.",
         (100, limits.ACK_TIMEOUT_MS_MAX),
     )
     shutdown_grace_ms: int = _duration(

@@ -304,6 +304,11 @@ class Broker:
         """The refusal of every write, if this appliance is a standby."""
         return self._sequencer.standby
 
+    def stop_stretching(self) -> None:
+        """If windows are stretched: the open one closes now, and later ones as soon as possible."""
+        if self.linger.stretched_s:
+            self._sequencer.flush()
+
     def stop_accepting(self) -> None:
         """New writes are refused, waiting readers go, what is in the window is sealed now."""
         self._writes.stopping = True

@@ -9,9 +9,11 @@ import json
 import pytest
 import pytest_asyncio
 
+from seb_appliance.protocols.durable_streams.delivering import StreamSubscriptions
 from tests.support.appliance import running_appliance
 from tests.support.documented import check_documented
 from tests.support.receiver import answer, receiving
+from tests.support.stretching import open_for_s, relax, stretch
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -196,6 +198,20 @@ async def test_a_lease_that_is_over_is_fenced_and_another_wake_follows(seb):
     await woken(seb, "slow", 2)
     refused = await act(seb, "slow", claimed, status=409, acks=acks(claimed), done=True)
     assert refused["error"]["code"] == "FENCED"
+
+
+async def test_an_ack_is_stored_before_the_lease_is_over(seb):
+    await pool(seb, "stretched", lease_ttl_ms=60_000)
+    await put(seb, "stretched/a", 1)
+    await woken(seb, "stretched", 1)
+    claimed = await claim(seb, "stretched")
+    found = seb.appliance.beside[StreamSubscriptions].find("stretched")
+    found.wake.until_s -= 50
+    stretch(seb)
+    acked = asyncio.create_task(act(seb, "stretched", claimed, acks=acks(claimed), done=True))
+    assert 7 < await open_for_s(seb) <= 8
+    await relax(seb)
+    assert await acked == {"ok": True, "next_wake": False}
 
 
 async def test_a_webhook_that_answers_done_has_acknowledged(seb, receiver):

@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from seb_appliance.protocols.mqtt import codec
 from seb_appliance.storage.layout import Mode
 from tests.crash.arena import TOPICS, directory_arena, rounds, s3_arena
 from tests.support.faultproxy import Rule
 from tests.support.load import Connection, pass_time
+from tests.support.mqtt_client import Client, connect
+from tests.support.servers.s3_server import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]
 
@@ -63,6 +66,26 @@ async def test_a_stop_ends_long_polls_and_answers_who_waits_for_a_window(tmp_pat
         assert [answer.status for answer in answers] == [201] * 10 + [200] * 10
         for connection in connections:
             connection.close()
+
+
+async def test_a_stop_closes_a_stretched_window_before_a_port_waits_for_it(tmp_path: Path) -> None:
+    port = free_port()
+    flags = ("--linger", "auto", "--prices", "aws", "--mqtt-port", str(port))
+    async with directory_arena("A", tmp_path) as arena:
+        seb = arena.start("local", *flags)
+        await seb.ready()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        client = Client(reader, writer, 5)
+        client.send(connect(seb.admin_key))
+        assert (await client.packet())[0] >> 4 == codec.CONNACK
+        client.publish("a", b"waits")
+        await waiting(seb.port, producers=1)
+        stopped_s = time.monotonic()
+        seb.process.terminate()
+        assert (await client.packet())[0] >> 4 == codec.PUBACK
+        assert await seb.ended() == 0, seb.shown
+        assert time.monotonic() - stopped_s < 10
+        writer.close()
 
 
 async def test_a_kill_in_the_middle_of_a_stop_loses_nothing(tmp_path: Path) -> None:

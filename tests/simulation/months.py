@@ -22,6 +22,7 @@ from unittest import mock
 
 import msgspec
 
+from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.settings import BrokerSettings
@@ -33,7 +34,9 @@ from seb_appliance.ops.cost.competitors import COMPETITORS, MONTH_S, Load
 from seb_appliance.ops.cost.ledger import SECOND_US, Ledger, Month, Observed, Totals
 from seb_appliance.ops.cost.prices import PROVIDERS
 from seb_appliance.ops.jobs import snapshot_job
+from seb_appliance.storage import layout
 from seb_appliance.storage.stores.counted import CountedStore
+from seb_appliance.storage.stores.object_store import ObjectStore, WrappedStore
 from tests.simulation import process
 from tests.simulation.bucket import Bucket, BucketClient
 from tests.simulation.clients import ADMIN
@@ -43,7 +46,7 @@ from tests.simulation.world import World
 
 COUNTS: Final = Path(__file__).with_name("months.json")
 RECORD_BYTES: Final = 250
-SHORTEST_MS, LONGEST_MS = 1_000, 10_000
+SHORTEST_MS, LONGEST_MS = 1_000, limits.LINGER_AUTO_MS_DEFAULT
 S3_ENTRY_S: Final = 0.01  # how long an entry takes to replay, as a start on S3 assumes
 HOUR_S: Final = 3_600.0
 PARTS_AT_ONCE: Final = 500
@@ -73,6 +76,30 @@ class Forgetful(Bucket):
         super().put(key, body)
         self.first_stored.clear()
         self.steps.clear()
+
+
+class Cached(WrappedStore):
+    """Entries are read once, by the tidier, from the cache on the machine's disk."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self._entries: dict[str, bytes] = {}
+
+    async def create(self, key: str, body: bytes) -> None:
+        await super().create(key, body)
+        self._keep(key, body)
+
+    async def put(self, key: str, body: bytes) -> None:
+        await super().put(key, body)
+        self._keep(key, body)
+
+    async def get(self, key: str) -> bytes:
+        body = self._entries.pop(key, None)
+        return await super().get(key) if body is None else body
+
+    def _keep(self, key: str, body: bytes) -> None:
+        if layout.parse_entry(key) is not None:
+            self._entries[key] = body
 
 
 class Silent(Trace):
@@ -165,9 +192,9 @@ def _as_on_s3(world: World) -> Iterator[list[CountedStore]]:
     """The product's settings, and the store of each process counted."""
     stores: list[CountedStore] = []
 
-    def counted(*args: Any) -> CountedStore:
+    def counted(*args: Any) -> Cached:
         stores.append(CountedStore(BucketClient(*args), world.loop.time))
-        return stores[-1]
+        return Cached(stores[-1])
 
     with contextlib.ExitStack() as patches:
         for name, value in (
@@ -274,15 +301,22 @@ def cost(counts: Counts, provider: str, rate: float, topics: int) -> float:
 def _bill(counts: Counts, provider: str, rate: float, topics: int) -> Bill:
     mode = MODES[provider]
     name = name_of(mode, enough(provider), rate, counted_topics(mode, rate, topics))
-    used = counts.get(name, {})
+    stored_bytes = _load(rate, topics).stored_gb * GB
+    return bill_of(counts.get(name, {}), provider, stored_bytes=stored_bytes)
+
+
+def bill_of(
+    used: dict[str, float], provider: str, *, days: int = 30, stored_bytes: float = 0.0
+) -> Bill:
+    """Of a month with what `counted` found."""
+    seconds = days * 24 * 3600
     requests = {
-        f"any {kind}": round(count * MONTH_S)
+        f"any {kind}": round(count * seconds)
         for kind, count in used.items()
         if kind not in ("entries", "records")
     }
-    stored = _load(rate, topics).stored_gb * GB * MONTH_S
-    month = Month("", 0, MONTH_S * SECOND_US)
-    return bill(PROVIDERS[provider], Totals(requests, byte_seconds=stored), month)
+    totals = Totals(requests, byte_seconds=stored_bytes * seconds)
+    return bill(PROVIDERS[provider], totals, Month("", 0, seconds * SECOND_US))
 
 
 def upkeep(counts: Counts, rate: float) -> float:

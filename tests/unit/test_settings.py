@@ -188,9 +188,31 @@ def test_the_window_lingers_longer_where_a_put_costs(bucket: str, linger_ms: int
 
 
 def test_linger_may_be_auto_without_a_budget() -> None:
-    assert load(flags={"linger": "auto"}, environment={}).linger_max_ms == 10_000
-    wide = {"linger": "auto", "linger_max": "30s", "ack_timeout": "1m"}
-    assert load(flags=wide, environment={}).linger_max_ms == 30_000
+    assert load(flags={"linger": "auto"}, environment={}).linger_max_ms == 28_000
+
+
+@pytest.mark.parametrize(
+    ("flags", "longest_ms", "wait_ms"),
+    [
+        ({}, 28_000, 58_000),
+        ({"linger_max": "30s"}, 30_000, 60_000),
+        ({"linger_max": "10s"}, 10_000, 40_000),
+        ({"ack_timeout": "1m"}, 28_000, 60_000),
+        ({"ack_timeout": "30s"}, 15_000, 30_000),
+        ({"ack_timeout": "10s"}, 5_000, 10_000),
+        ({"linger_max": "30s", "ack_timeout": "1m"}, 30_000, 60_000),
+    ],
+)
+def test_the_longest_linger_and_the_timeout_fit_each_other(
+    flags: dict[str, str], longest_ms: int, wait_ms: int
+) -> None:
+    found = load(flags={"linger": "auto", **flags}, environment={})
+    assert (found.linger_max_ms, found.ack_timeout_ms) == (longest_ms, wait_ms)
+
+
+@pytest.mark.parametrize("linger", [{}, {"linger": "10s"}])
+def test_a_fixed_linger_changes_no_timeout(linger: dict[str, str]) -> None:
+    assert load(flags=linger, environment={}).ack_timeout_ms == 30_000
 
 
 @pytest.mark.parametrize(("flags", "shown"), [({}, "10ms"), ({"linger": "auto"}, "auto")])
@@ -204,7 +226,7 @@ def test_linger_may_be_auto_and_says_how_far_it_goes() -> None:
     budget = {"monthly_budget": "5 USD", "prices": "aws"}
     settings = load(flags={"linger": "auto", **budget}, environment={})
     assert settings.linger_ms == "auto"
-    assert (settings.window_linger_ms, settings.linger_max_ms) == (10, 10_000)
+    assert (settings.window_linger_ms, settings.linger_max_ms) == (10, 28_000)
     on_s3 = load(flags={"bucket": "s3://b", "linger": "auto", **budget}, environment={})
     assert on_s3.window_linger_ms == 1_000
     assert on_s3.budget == Money(5.0, "USD")
@@ -222,7 +244,7 @@ def test_linger_may_be_auto_and_says_how_far_it_goes() -> None:
         ({"own_prices": "EUR put=5"}, "prices = own and own_prices go together"),
         ({"prices": "own", "own_prices": "EUR put=x"}, "own_prices: 'put=x' is not"),
         (
-            {"linger": "auto", "monthly_budget": "5 EUR", "ack_timeout": "10s"},
+            {"linger": "auto", "linger_max": "10s", "ack_timeout": "10s"},
             "linger_max (10s) must be at least the default linger (10ms) and at most half",
         ),
     ],

@@ -463,6 +463,27 @@ async def test_the_tidiers_requests_are_told_apart(place: Place) -> None:
     assert found["journal PUT"] >= 30
 
 
+async def test_merging_asks_for_no_list_while_the_floor_stays(place: Place) -> None:
+    def lists() -> int:
+        requests = place.appliance.cost.report().ledger.this_month.requests
+        return requests.get("tidier LIST", 0) + requests.get("snapshot LIST", 0)
+
+    for _ in range(3):
+        await place.produce("t", 1)
+        await place.appliance.snapshots.publish_last()
+    await place.produce("t", 30)
+    await place.tidy()
+    removed, before = place.tidier.counters.entries_removed, lists()
+    assert removed
+    await place.produce("t", 30)
+    await place.tidy()
+    assert lists() == before
+    await place.appliance.snapshots.publish_last()
+    await place.tidy()
+    assert lists() > before
+    assert place.tidier.counters.entries_removed > removed
+
+
 async def test_entries_of_which_two_do_not_fit_a_job_are_merged_though_one_is_below_the_trigger(
     place: Place,
 ) -> None:

@@ -89,9 +89,10 @@ class Appends:
         conditions: Conditions = NO_CONDITIONS,
         *,
         address: str = "",
+        patience_ms: int | None = None,
     ) -> Appended:
         """Store the records, all of them, in order, in one entry. `address`: the producer's, for
-        the audit of a topic that is created for the records.
+        the audit of a topic that is created for the records. `patience_ms`: see `Writes.submit`.
 
         Takes `reservation` over: it is held until the window is done. Raises TopicNotFoundError,
         RecordTooLargeError, BadBatchError, OverloadedError, ShuttingDownError, FencedError;
@@ -103,6 +104,7 @@ class Appends:
             reservation,
             _count(records),
             timeout_ms,
+            patience_ms=patience_ms,
         )
         if not isinstance(stored, Duplicate):
             return self._appended(topic, stored.admitted, stored.window_s, stored.put_s)
@@ -142,6 +144,7 @@ class Appends:
         conditions: Conditions = NO_CONDITIONS,
         *,
         address: str = "",
+        patience_ms: int | None = None,
     ) -> None:
         """`append`, decided before this returns, so in the order of the calls. `on_done` is told
         once, perhaps before this returns: `stored` gets the `Produced`, or the `Duplicate` of what
@@ -166,7 +169,7 @@ class Appends:
                 decided = self._admit_plain(topic, records, now_us, conditions.producer)
             return decided or self._admit(key, topic, records, conditions, address)
 
-        self._writes.tell(command, reservation, on_done)
+        self._writes.tell(command, reservation, on_done, patience_ms=patience_ms)
 
     def append_nowait(
         self,
@@ -315,10 +318,11 @@ class Appends:
         timeout_ms: int | None = None,
         *,
         address: str = "",
+        patience_ms: int | None = None,
     ) -> Transacted:
         """Store records to several topics and groups' offsets, in one entry or not at all.
-        `address`: as in `append`. Takes `reservation` over (of what is held, its own). Raises what
-        `append` and `ConsumerGroups.commit` raise, and BadRequestError."""
+        `address`, `patience_ms`: as in `append`. Takes `reservation` over (of what is held, its
+        own). Raises what `append` and `ConsumerGroups.commit` raise, and BadRequestError."""
         produce = transaction.produce
         stored = await self.store(
             lambda: self._admit_transaction(key, transaction, Actor.of_key(key, address)),
@@ -326,6 +330,7 @@ class Appends:
             sum(map(_count, produce.values())),
             timeout_ms,
             is_held=transaction.held is not None,
+            patience_ms=patience_ms,
         )
         committed: dict[str, int] = {}
         for commit in transaction.commits:
@@ -406,6 +411,7 @@ class Appends:
         timeout_ms: int | None = None,
         *,
         is_held: bool = False,
+        patience_ms: int | None = None,
     ) -> Stored | Duplicate:
         """`Writes.store` of a request whose body `reservation` holds; `count` records of it are
         decoded one by one. `is_held`: the memory of all of it was reserved before."""
@@ -419,7 +425,7 @@ class Appends:
                 self._failpoints.reach("K2")
             return decided
 
-        stored = await self._writes.store(command, reservation, timeout_ms)
+        stored = await self._writes.store(command, reservation, timeout_ms, patience_ms)
         assert stored is not None
         return stored
 

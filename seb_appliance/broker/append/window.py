@@ -272,29 +272,42 @@ class Window:
 
 class Linger:
     """How long windows stay open: `default_ms`, or less if they hold `enough` records after the
-    linger of the settings (None: no number is enough). Upkeep of the cost changes both; a window
-    that is open already keeps its deadline."""
+    linger of the settings, `shortest_ms` (None: no number is enough). Upkeep of the cost changes
+    the other two; a window that is open already keeps its deadline."""
 
     def __init__(self, default_ms: int) -> None:
         self.default_ms = default_ms
         self.enough: int | None = None
-        self._shortest_ms = max(1, default_ms)
+        self.shortest_ms = max(1, default_ms)
+
+    @property
+    def stretched_s(self) -> float:
+        """By how much windows are longer than the settings say."""
+        return max(0, self.default_ms - self.shortest_ms) / 1000
 
     @property
     def stretch(self) -> float:
         """By which factor the budget makes windows longer."""
-        return 1.0 if self.enough else max(1.0, self.default_ms / self._shortest_ms)
+        return 1.0 if self.enough else max(1.0, self.default_ms / self.shortest_ms)
 
     def of(self, settings: TopicSettings) -> int:
         """How many ms a window may wait for a topic with these settings, as set."""
         return self.default_ms if settings.linger_ms is None else settings.linger_ms
+
+    def within(self, linger_ms: int, patience_ms: int) -> int:
+        """`linger_ms`, or less if it is stretched and its caller waits for `patience_ms` only: the
+        bucket has half of that, or as much as it has where callers wait for 30 s."""
+        if linger_ms != self.default_ms:
+            return linger_ms
+        most_ms = max(patience_ms // 2, patience_ms - limits.PUT_MS_LEFT)
+        return min(linger_ms, max(self.shortest_ms, most_ms))
 
     def due_s(self, window: Window, now_s: float) -> float:
         """When `window` is to be closed: now, or when to ask again. What comes in one burst waits
         for one linger of the settings at most, as in a window that is not stretched."""
         if self.enough is None or window.deadline_s <= now_s:
             return window.deadline_s
-        shortest_s = self._shortest_ms / 1000
+        shortest_s = self.shortest_ms / 1000
         ask_s = window.opened_s + shortest_s
         if ask_s <= now_s:
             ask_s = now_s if window.holds(self.enough) else now_s + shortest_s

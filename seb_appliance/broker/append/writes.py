@@ -92,11 +92,13 @@ class Writes:
         reservation: Reservation,
         on_done: AckCallback,
         timeout_ms: int | None = None,
+        patience_ms: int | None = None,
     ) -> Admitted | Duplicate | None:
         """Decide a command. If it is admitted, `on_done` is called once: when it is stored, when
         it never will be, or after `timeout_ms` (at most, and by default, the appliance's
         acknowledgement timeout; UNTIL_KNOWN_MS: not before it is known). Otherwise `on_done` is
-        never called.
+        never called. `patience_ms`: for how long its caller waits, which may end a stretched window
+        earlier; by default `timeout_ms`.
 
         Takes `reservation` over: it is held until the window is done. Raises Refusal, or SebError
         where nothing is taken now.
@@ -122,17 +124,25 @@ class Writes:
             # One timer serves all callers with the default timeout.
             waiters = self._waiters = self._new_waiters(decided.window, None)
         waiters.add(on_done, decided.result, reservation, now_s)
+        linger_ms = decided.linger_ms
+        patience_ms = timeout_ms if patience_ms is None else patience_ms
+        if patience_ms is not None:
+            linger_ms = self.linger.within(linger_ms, patience_ms)
         self.sequencer.close_within(
-            decided.window, decided.linger_ms / 1000, early=decided.early_flush, now_s=now_s
+            decided.window, linger_ms / 1000, early=decided.early_flush, now_s=now_s
         )
         return decided
 
     async def store(
-        self, command: Command, reservation: Reservation, timeout_ms: int | None = None
+        self,
+        command: Command,
+        reservation: Reservation,
+        timeout_ms: int | None = None,
+        patience_ms: int | None = None,
     ) -> Stored | Duplicate | None:
         """`tell`, and wait: what was decided, or raises what `on_done` would be told."""
         ack = AckFuture()
-        decided = self.tell(command, reservation, ack, timeout_ms)
+        decided = self.tell(command, reservation, ack, timeout_ms, patience_ms)
         stored = await ack.future
         return stored if isinstance(decided, Admitted) else decided
 
@@ -142,13 +152,14 @@ class Writes:
         reservation: Reservation,
         on_done: AckCallback,
         timeout_ms: int | None = None,
+        patience_ms: int | None = None,
     ) -> Admitted | Duplicate | None:
         """`submit` of what tells `on_done` in any case, once, perhaps before this returns. A
         duplicate is told as stored, with itself, once its original is. A refusal that rests on
         something pending is told once that is stored. Otherwise OutcomeUnknownError after
         `timeout_ms`."""
         try:
-            decided = self.submit(command, reservation, on_done, timeout_ms)
+            decided = self.submit(command, reservation, on_done, timeout_ms, patience_ms)
         except Refusal as refusal:
             refused = _Refused(on_done, refusal.error)
             self._tell_once_stored(refusal.after, refused, None)
@@ -175,9 +186,11 @@ class Writes:
         admit: Callable[[Window], object],
         linger_ms: int | None = None,
         owner: str = OPERATOR,
+        patience_ms: int | None = None,
     ) -> bool:
         """Store the events that `admit` adds; an operator's (`linger_ms` None) soon. `admit`
-        returns False if it has nothing to add. The events are held in `pending` for `owner`."""
+        returns False if it has nothing to add. The events are held in `pending` for `owner`.
+        `patience_ms`: see `submit`."""
         if linger_ms is None:
             linger_ms = min(limits.OPERATOR_LINGER_MS, self.linger.default_ms)
         reservation = Reservation(self.pending, owner)
@@ -186,7 +199,7 @@ class Writes:
             reservation.grow(limits.PENDING_CALL_BYTES)
             return self._events(admit, linger_ms, reservation)
 
-        return await self.store(command, reservation) is not None
+        return await self.store(command, reservation, patience_ms=patience_ms) is not None
 
     def operate_nowait(
         self, admit: Callable[[Window], object], linger_ms: int, owner: str, on_done: AckCallback

@@ -65,5 +65,6 @@ class DelayUpkeep(Job):
         def admit(window: Window) -> None:
             window.add_event(DelaysPassed(topic_id=topic_id, until_us=until_us))
 
-        await self._writes.operate(admit, limits.LINGER_MS_MAX)
+        linger_ms = max(limits.LINGER_MS_MAX, self._writes.linger.default_ms)
+        await self._writes.operate(admit, linger_ms)
         return True

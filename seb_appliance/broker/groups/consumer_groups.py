@@ -111,11 +111,16 @@ class ConsumerGroups:
         }
 
     async def commit(
-        self, commit: Commit, reservation: Reservation, by: Actor = THE_APPLIANCE
+        self,
+        commit: Commit,
+        reservation: Reservation,
+        by: Actor = THE_APPLIANCE,
+        patience_ms: int | None = None,
     ) -> tuple[CommittedOffset, ...]:
         """The offsets that are now committed, all or nothing, and durable. Takes over `reservation`
-        (of the body). Raises TopicNotFoundError, CommitBeyondEndError, CommitBackwardError,
-        OffsetConflictError, StaleGenerationError, and what an append raises."""
+        (of the body). `patience_ms`: see `Writes.submit`. Raises TopicNotFoundError,
+        CommitBeyondEndError, CommitBackwardError, OffsetConflictError, StaleGenerationError, and
+        what an append raises."""
         admitted: tuple[CommittedOffset, ...] = ()
         now_s = self._clock.monotonic_s()
 
@@ -125,7 +130,9 @@ class ConsumerGroups:
 
         with reservation:
             check_commit(commit)
-            await self._writes.operate(admit, self._linger.default_ms, reservation.owner)
+            await self._writes.operate(
+                admit, self._linger.default_ms, reservation.owner, patience_ms
+            )
         return admitted
 
     def commit_nowait(self, by: Actor, commit: Commit, on_done: AckCallback) -> bool:

@@ -461,7 +461,8 @@ class TableCommits:
             )
 
     async def _wait(self, within_s: float, is_so: Callable[[], bool]) -> bool:
-        until_s = self._clock.monotonic_s() + within_s
+        """An event that is in flight may have to wait for a stretched window, too."""
+        until_s = self._clock.monotonic_s() + within_s + self._writes.linger.stretched_s
         while not is_so() and self._clock.monotonic_s() < until_s:
             await self._clock.sleep(0.05)
         return is_so()

@@ -2,7 +2,7 @@
 
 Without a budget a window waits until it holds enough records, and for `longest_ms` at most. It
 decides that by itself, from what it holds, so there is no rate to measure, no clock to trust, and
-nothing that could oscillate. Enough is one record for each second of `longest_ms`: where fewer
+nothing that could oscillate. Enough is 1.2 records for each second of `longest_ms`: where fewer
 come, windows are as long as they may be, and where more come, each entry has at least so many.
 It is never less than what makes an entry cheaper than the same records at a managed queue.
 
@@ -27,7 +27,9 @@ from seb_appliance.ops.cost.ledger import SECOND_US, Ledger, Totals, forecast
 from seb_appliance.ops.cost.prices import Money, Prices
 from seb_appliance.quantities import format_duration
 
-LOW_RATE_PER_S: Final = 1.0  # records; at lower rates a window is as long as it may be
+# Records; at lower rates a window is as long as it may be. Above 1: at nearly one a second, chance
+# would fill every second window early.
+LOW_RATE_PER_S: Final = 1.2
 # A burst may need one entry for its records and one for their acknowledgements; and a quarter of an
 # entry for upkeep.
 _ENTRIES_PER_RECORD: Final = 2.5

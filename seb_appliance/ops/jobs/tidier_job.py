@@ -230,10 +230,14 @@ class TidierKeeper(Job):
         return True
 
     async def _remove_entries(self) -> bool:
-        """Remove tidied entries at or below the floor; only when one of both has moved."""
+        """Remove tidied entries at or below the floor; only when the lower one of both may have
+        moved."""
         state = self._tidying.tidied_seq, self._snapshots.newest_seq
-        if state == self._cleaned:
-            return False
+        if self._cleaned is not None:
+            tidied_seq, newest_seq = self._cleaned
+            was_floor = self._cleaner.removed_until < tidied_seq
+            if newest_seq == state[1] and (was_floor or tidied_seq == state[0]):
+                return False
         self.doing = "removing journal entries"
         removed = await self._cleaner.delete_entries(
             self._tidying.tidied_seq, self._tidying.writers, limits.ENTRIES_REMOVED_AT_ONCE

@@ -178,6 +178,7 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
             gc.set_threshold(*_GC_THRESHOLDS)
             waited_for: set[asyncio.Future[None]] = {writer, process.stop, http}
             await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+            appliance.broker.stop_stretching()  # or those who stop would wait for a window
             await ports.stop()
             drained = await appliance.drain()
     finally:

@@ -266,8 +266,12 @@ class Subscription:
         offsets = {link.topic: link.end for link in links}
         ids = {link.topic: link.topic_id for link in links}
         commit = Commit(group_of(self.name), offsets, topic_ids=ids)
-        broker = self._tools.broker
-        await broker.groups.commit(commit, broker.pending.reserve(OPERATOR, 0))
+        broker, wake = self._tools.broker, self.wake
+        patience_ms = None  # its worker should know before its lease ends
+        if wake is not None and wake.until_s is not None:
+            patience_ms = max(0, round((wake.until_s - self._now_s()) * 1000))
+        held = broker.pending.reserve(OPERATOR, 0)
+        await broker.groups.commit(commit, held, patience_ms=patience_ms)
 
     # --- waking ---
 

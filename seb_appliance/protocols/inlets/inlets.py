@@ -53,7 +53,8 @@ def timeout_ms_of(settings: InletSettings) -> int | None:
 
 
 def check_settings(settings: InletSettings, linger_ms: int) -> None:
-    """`linger_ms`: of the topic. Raises BadNameError, BadParameterError, BadRequestError."""
+    """`linger_ms`: of the topic, unless windows are stretched: those give way to `timeout_ms_of`.
+    Raises BadNameError, BadParameterError, BadRequestError."""
     check_topic_name(settings.topic)
     reader_of(settings)
     scheme = settings.verify.scheme

@@ -48,8 +48,8 @@ async def save(
     """Whether it is a new one, and its secret if that is a random one. The topic is created if it
     does not exist. Raises BadRequestError, BadParameterError, TopicNotFoundError."""
     await broker.topics.make_on_first_use(wanted.topic, by)
-    linger_ms = broker.topics.get(wanted.topic).effective.linger_ms
-    check_settings(wanted, linger_ms or 0)
+    own_ms = broker.topics.get(wanted.topic).settings.linger_ms
+    check_settings(wanted, broker.linger.shortest_ms if own_ms is None else own_ms)
     row = broker.documents.get(KIND, name)
     before = None if row is None else inlet_of(row)
     document, secret = document_of(wanted, None if before is None else before.settings, box)

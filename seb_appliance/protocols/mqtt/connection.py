@@ -226,6 +226,7 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         server.entered(self)
         self._keep_alive_s = min(asked.keep_alive_s or limits.MQTT_KEEP_ALIVE_S_MAX,
                                  limits.MQTT_KEEP_ALIVE_S_MAX)  # fmt: skip
+        self.incoming.publisher.patience_ms = self._keep_alive_s * 1000
         told = dict[str, object](
             receive_maximum=limits.MQTT_IN_FLIGHT_MAX,
             maximum_packet=limits.MQTT_PACKET_BYTES_MAX,

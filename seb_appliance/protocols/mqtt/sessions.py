@@ -307,7 +307,9 @@ class Sessions:
         if not session.is_stored:
             return
         gone = NewRecords([None], [_name(session.client)])
-        await self._broker.appends.append(self._key, self._topic, gone, self._reserved())
+        held = self._reserved()
+        # Its client may wait for CONNACK, for nobody knows how long.
+        await self._broker.appends.append(self._key, self._topic, gone, held, patience_ms=0)
         with contextlib.suppress(GroupNotFoundError):
             await self._broker.groups.delete(session.group)
 

@@ -120,6 +120,7 @@ class Worker:
         self._rests_until_s = 0.0
         self._next_s = 0.0  # when the rate allows the next request
         self._sending: set[asyncio.Task[None]] = set()
+        self._storing: set[asyncio.Task[None]] = set()  # what became of a request
         self._moved = asyncio.Event()  # a request has ended
         self._loop: Background | None = None
 
@@ -156,11 +157,12 @@ class Worker:
         """Take nothing more. Requests on their way may end within `grace_s`."""
         if self._loop is not None:
             await self._loop.close()
-        if self._sending and grace_s:
-            await asyncio.wait(set(self._sending), timeout=grace_s)
-        for task in self._sending:
+        tasks = self._sending | self._storing
+        if tasks and grace_s:
+            await asyncio.wait(tasks, timeout=grace_s)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._sending, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self) -> None:
         while True:
@@ -225,6 +227,7 @@ class Worker:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._sending.discard(task)
+        self._storing.discard(task)
         self._moved.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             context = {"message": "a delivery has failed", "exception": error}
@@ -338,10 +341,12 @@ class Worker:
         )
         if sent.outcome == "delivered":
             self._failures = 0
+            self._store_apart()
             await queues.ack(name, self._tokens(name, taken), owner)
             await self._works()
         elif sent.outcome == "failed":
             self._fails()
+            self._store_apart()
             await queues.retry(name, self._tokens(name, taken), None, owner)
             await self._look_at_failing(sent)
         else:
@@ -352,6 +357,15 @@ class Worker:
                 asked_s = retry_after_s(answered.headers, self._clock.wall_us()) or 0.0
                 self._fails(asked_s)
                 await self._look_at_failing(sent)
+
+    def _store_apart(self) -> None:
+        """While windows are stretched, what became of a request waits for long: it holds up no
+        other request."""
+        task = asyncio.current_task()
+        if task in self._sending and self._tools.broker.linger.stretched_s:
+            self._sending.discard(task)
+            self._storing.add(task)
+            self._moved.set()
 
     def _tokens(self, name: str, taken: Sequence[Taken]) -> list[str]:
         token = self._tools.broker.queues.token

@@ -81,7 +81,8 @@ async def offset_commit(server: Server, request: Request) -> Message:
     if good:
         held = Reservation(broker.pending, request.caller.key.api_key_id)
         try:
-            await broker.groups.commit(commit_of(group, good), held, request.actor)
+            patience_ms = server.coordinator.session_ms(group, body["member_id"])
+            await broker.groups.commit(commit_of(group, good), held, request.actor, patience_ms)
         except SebError as error:
             refused |= dict.fromkeys(good, code_of(error, of_group=True))
     return answer_of(body, refused)

@@ -165,6 +165,7 @@ class _Produce:
             (one["name"], [_Part(self, one["name"], part) for part in one["partition_data"]])
             for one in request.body["topic_data"]
         ]
+        self._patience_ms = max(0, request.body["timeout_ms"]) if request.body["acks"] else None
         self._left = sum(len(parts) for _, parts in self._topics) + 1  # and `begin`
         self._is_long = self._left > _PARTS_HERE
 
@@ -291,6 +292,7 @@ class _Produce:
                 part,
                 conditions,
                 address=self._request.caller.address,
+                patience_ms=self._patience_ms,
             )
         if part.no_room is None:
             part.data = None

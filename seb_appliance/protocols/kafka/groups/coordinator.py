@@ -141,6 +141,13 @@ class Coordinator:
             self._rebalancing.hear(member)
         return ErrorCode.NONE
 
+    def session_ms(self, group: str, member_id: str) -> int | None:
+        """For how long the member may be silent, as its client is that waits for an answer; None:
+        there is no such member."""
+        found = self._groups.get(group)
+        member = None if found is None else found.members.get(member_id)
+        return None if member is None else round(member.session_s * 1000)
+
     # Groups
 
     def describe(self, group: str) -> DescribedGroup | None:

@@ -52,9 +52,12 @@ class Pending:
 
 
 class Publisher:
-    """Stores messages of one API key: records by topic, in one entry."""
+    """Stores messages of one API key: records by topic, in one entry. `patience_ms`: for how long
+    the client may get no answer while `store` waits, which holds up all its packets; None: it is
+    not known yet."""
 
     def __init__(self, broker: Broker, key: ApiKeyView) -> None:
+        self.patience_ms: int | None = None
         self._broker = broker
         self._key = key
 
@@ -102,7 +105,9 @@ class Publisher:
             held = reservation.handed_over()
         if meter is not None:
             meter.charge_in(size_bytes)
-        await self._broker.appends.transact(self._key, transaction, held)
+        await self._broker.appends.transact(
+            self._key, transaction, held, patience_ms=self.patience_ms
+        )
 
 
 def code_of(error: SebError) -> int:

@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.append.window import Window
+from seb_appliance.broker.append.window import Linger, Window
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
 from seb_appliance.formats.operations import TopicDeleted
@@ -141,6 +141,27 @@ async def test_a_burst_into_an_old_window_waits_for_one_usual_linger_at_most(hou
     await house.clock.advance(0.011)
     assert first.done()
     assert all(one.done() for one in rest)
+
+
+@pytest.mark.parametrize(
+    ("patience_ms", "linger_ms"),
+    [
+        (60_000, 28_000),
+        (30_000, 28_000),
+        (10_000, 8_000),
+        (4_000, 2_000),
+        (3_000, 1_500),
+        (0, 1_000),
+    ],
+)
+def test_a_stretched_window_leaves_the_bucket_time_before_its_caller_gives_up(
+    patience_ms: int, linger_ms: int
+) -> None:
+    linger = Linger(1_000)
+    linger.default_ms = 28_000
+    assert linger.within(28_000, patience_ms) == linger_ms
+    assert linger.within(10_000, patience_ms) == 10_000, "a linger of a topic's own is kept"
+    assert Linger(10_000).within(10_000, patience_ms) == 10_000, "and that of the settings"
 
 
 def test_records_of_all_topics_count_and_so_does_each_second_request() -> None:

@@ -149,6 +149,15 @@ async def test_delays_that_have_passed_are_forgotten_unless_a_queue_needs_them(w
     assert sum(isinstance(operation, DelaysPassed) for operation in operations) == 1
 
 
+async def test_forgetting_delays_closes_no_stretched_window_early(work: Work):
+    await delayed(work, (b"a", 10))
+    broker, clock = work.house.broker, work.house.clock
+    broker.linger.default_ms = 28_000
+    while (window := broker._sequencer._open) is None:
+        await clock.advance(10)
+    assert window.deadline_s - window.opened_s == 28
+
+
 async def test_a_trimmed_delayed_record_is_lost(work: Work):
     await work.put()
     await delayed(work, (b"a", 60), (b"b", 0))
