@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the S3 servers that Debian does not have, below .state/servers: each once, at the version that is
-# named here, by the tool of its language. Building takes some minutes of two cores for MinIO and twenty for
+# named here, by the tool of its language. Building takes some minutes of two cores for MinIO and thirty for
 # Garage. Tests of a server that is not installed are skipped.
 set -eu
 cd "$(dirname "$0")/../../.."
