@@ -51,6 +51,7 @@ MQTT_SHAPES: Final[dict[str, tuple[int, int]]] = {
     "fan-out": (1, 100),
     "mesh": (20, 20),
 }
+MQTT_OTHERS: Final = ("mosquitto", "nats-server")  # brokers to measure beside
 
 _STORED_BYTES_PER_S: Final = 512 * limits.MIB
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.s3_server import STORE, s3_server
+from seb_appliance.bench.plan import MQTT_OTHERS
 from tests.server.serving import ENVIRONMENT, serving
 
 pytestmark = [pytest.mark.slow, pytest.mark.measured]
@@ -124,15 +125,16 @@ def wait_for_records(request: Any) -> None:
             return
 
 
-def test_mqtt_is_measured_beside_mosquitto_and_every_message_is_checked() -> None:
-    against = ("--against", "mosquitto") if shutil.which("mosquitto", path=PATH) else ()
+def test_mqtt_is_measured_beside_others_and_every_message_is_checked() -> None:
+    others = [name for name in MQTT_OTHERS if shutil.which(name, path=PATH)]
+    against = [flag for name in others for flag in ("--against", name)]
     command = [*BENCH, "mqtt", "--embedded", "--duration", "300ms", *against, "--json"]
     finished = subprocess.run(
         command, env=ENVIRONMENT, capture_output=True, text=True, timeout=120, check=False
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
     rows = json.loads(finished.stdout)["rows"]
-    assert len(rows) == 8 * (2 if against else 1)
+    assert len(rows) == 8 * (1 + len(others))
     for row in rows:
         assert row["wrong"] == 0
         assert row["in_per_s"] > 0

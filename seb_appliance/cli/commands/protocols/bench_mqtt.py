@@ -1,4 +1,4 @@
-"""`seb bench mqtt`: messages a second by MQTT, beside mosquitto."""
+"""`seb bench mqtt`: messages a second by MQTT, beside other brokers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.addresses import parse_url
-from seb_appliance.bench.plan import MQTT_SHAPES
+from seb_appliance.bench.plan import MQTT_OTHERS, MQTT_SHAPES
 from seb_appliance.cli.connection import url_and_key
 from seb_appliance.cli.errors import WRONG
 from seb_appliance.cli.measuring import check_installed, run_load
@@ -59,8 +59,9 @@ _SIZE: Final = Quantity("SIZE", 12, limits.MIB // 2)
 )
 @click.option(
     "--against",
-    type=click.Choice(("mosquitto",)),
-    help="Also start and measure mosquitto, after each row.",
+    type=click.Choice(MQTT_OTHERS),
+    multiple=True,
+    help="Also start and measure this one, after each row.",
 )
 @json_option
 @with_settings(*CONNECTION)
@@ -99,7 +100,7 @@ def _shown(row: MqttRow) -> Sequence[Any]:
 async def _measure(settings: Settings, asked: dict[str, Any]) -> list[MqttRow]:
     """Raises BenchError."""
     from seb_appliance.bench.mqtt.measuring import Broker, measure, works
-    from seb_appliance.bench.mqtt.mosquitto import mosquitto
+    from seb_appliance.bench.mqtt.others import other
     from seb_appliance.bench.session import HOST, EmbeddedOptions, embedded, free_port
 
     rows: list[MqttRow] = []
@@ -113,8 +114,8 @@ async def _measure(settings: Settings, asked: dict[str, Any]) -> list[MqttRow]:
         else:
             url, token = url_and_key(settings, ours=True)
             brokers = [Broker("seb", parse_url(url).hostname or "", asked["port"], token)]
-        if asked["against"]:
-            brokers.append(await stack.enter_async_context(mosquitto()))
+        for name in asked["against"]:
+            brokers.append(await stack.enter_async_context(other(name)))
         progress = stack.enter_context(Progress())
         wanted = works(
             asked["shapes"] or tuple(MQTT_SHAPES),
