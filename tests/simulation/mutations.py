@@ -328,7 +328,6 @@ MUTATIONS: dict[str, Mutation] = {
 # can do wrong shows where it is.
 NEEDS: dict[str, dict[str, Any]] = {
     "standby_serves_what_is_not_settled": {"mode": "B", "machines": 3},
-    "table_changed_before_it_is_printed": {"machines": 3, "copies": False},
     "sqlite_forgets_trims": {"kind": "sqlite"},
     "pages_end_with_transactions": {"kind": "sqlite"},
     **{planted.__name__: {"kind": "streams"} for planted in OF_STREAMS},

@@ -58,15 +58,6 @@ def hint_stored_before_the_manifests() -> contextlib.AbstractContextManager[Any]
     return mock.patch.object(process, "PLAIN", replace(PLAIN, objects=objects))
 
 
-def table_changed_before_it_is_printed() -> contextlib.AbstractContextManager[Any]:
-    """An event of a table does not wait until the metadata of the last one is stored."""
-
-    def may(self: TableCommits, head: Any) -> bool:
-        return self.is_settled(head.table_id)
-
-    return mock.patch.object(TableCommits, "_may_change", may)
-
-
 def hint_alone_printed_again() -> contextlib.AbstractContextManager[Any]:
     """A start does not print what the process before it may have left out."""
     objects = lambda job: PLAIN.objects(job)[-1 if job.is_first else 0 :]  # noqa: E731
@@ -145,7 +136,6 @@ OF_TABLES: tuple[Callable[[], contextlib.AbstractContextManager[Any]], ...] = (
     table_goes_on_one_too_far,
     table_begins_anew_at_each_commit,
     hint_stored_before_the_manifests,
-    table_changed_before_it_is_printed,
     hint_alone_printed_again,
     older_snapshots_not_in_use,
     files_dropped_with_their_removal,

@@ -27,7 +27,6 @@ FIRST_SEEDS = {
     "half_of_a_file_written_anew": 140,
     "retention_follows_the_wall_clock": 143,
     "table_commits_not_numbered": 231,
-    "table_changed_before_it_is_printed": 789,
     "standby_serves_what_is_not_settled": 430,
 }
 HASH_SEEDS: dict[Kind, list[str]] = {

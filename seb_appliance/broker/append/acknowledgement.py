@@ -128,7 +128,7 @@ class WindowWaiters:
             _, on_done, _ = self._waiting.popleft()
             self._counters.deadlines_passed += 1
             too_late = OutcomeUnknownError(
-                f"The bucket has not answered within {self._wait_ms} ms. The request may still "
+                f"The bucket has not confirmed it within {self._wait_ms} ms. The request may still "
                 "be stored: read the topic before you send it again."
             )
             tell(on_done.failed, too_late)
