@@ -2,12 +2,12 @@
 
     python -m benchmarks.footprint [--gib N] [--folder FOLDER] [--memory GIB]
 
-One appliance on a directory gets 10,000 topics, an idle connection for each (as many as it takes:
-the limits refuse the rest), 50,000 groups, 1,000,000 record keys, and N GiB of records (24: a day
-at 1 GiB an hour) as fast as they go. After each step it tells memory, the longest pause for
-each generation of garbage, and the longest delay of the event loop in the last minute
-(`seb_loop_delay_worst_seconds`). `--memory`: the appliance and the tidier may use no more (cgroups
-of version 1 only, as root).
+One appliance on a directory gets 10,000 topics, an idle connection for each (beyond its limit,
+those that were idle longest make room), 50,000 groups, 1,000,000 record keys, and N GiB of records
+(24: as many as in a day at 1 GiB an hour) as fast as they go. After each step it tells memory, the
+longest pause for each generation of garbage, and the longest delay of the event loop in the last
+minute (`seb_loop_delay_worst_seconds`). `--memory`: the appliance and the tidier may use no more
+(cgroups of version 1 only, as root).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.broker.append.retry_results import Producer, RememberedRequest
@@ -62,6 +62,9 @@ class SectionRef:
 
 
 # --- the journal ---
+
+
+FAILING_FOR_S: Final = 5.0  # shorter failures were retried with success and need no attention
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from seb_appliance.broker.append.sequencer import Sequencer
-from seb_appliance.broker.ports import Journal, State
+from seb_appliance.broker.ports import FAILING_FOR_S, Journal, State
 from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.values import Readiness
 from seb_appliance.clock import Clock
@@ -14,7 +14,6 @@ from seb_appliance.errors import FencedError, StoreError
 # An answer of the bucket proves for so long that no newer writer exists (docs/FORMAT.md).
 ANSWER_FRESH_S = 30.0
 ANSWER_WITHIN_S = 3.0  # a health check must not hang because the bucket does
-FAILING_FOR_S = 5.0  # shorter failures were retried with success and need no attention
 
 
 class ReadinessCheck:

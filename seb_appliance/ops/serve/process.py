@@ -82,7 +82,7 @@ EXIT_STOPPED = 0
 EXIT_UNFINISHED = 71
 EXIT_FENCED = 75
 # A window of a thousand appends becomes garbage at once, without cycles: the default thresholds
-# took a tenth of the time. The second generation has at most 60,000 objects: 9 ms.
+# took a tenth of the time. The second generation has some 60,000 objects at most.
 _GC_THRESHOLDS = (10_000, 5, 20)
 _TRY_PATH = "/v1/topics/greetings/records"
 _WORTH = {

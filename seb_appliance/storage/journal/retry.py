@@ -8,8 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from typing import Any, Final, TypeVar
 
-from seb_appliance.broker.ports import StoreHealth
-from seb_appliance.broker.readiness import FAILING_FOR_S
+from seb_appliance.broker.ports import FAILING_FOR_S, StoreHealth
 from seb_appliance.clock import Clock
 from seb_appliance.errors import (
     ObjectExistsError,
