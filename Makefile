@@ -9,7 +9,7 @@
 #   make measured  tests that measure time or memory, one at a time
 #   make proof   external faults, about 5 minutes; the report is .state/proof/report.html
 #   make proof-full  the same, about 90 minutes; continues where it was (MINUTES=20 ends it early)
-#   make soak    half of the peak load with faults for HOURS=8
+#   make proof-long  a piece of what takes days, MINUTES=60 of it; what was done is noted in git
 #   make coverage  every branch of the most critical paths (docs/TESTING.md)
 #   make mutants  mutants of these paths, which a test must kill; continues where it stopped
 #   make matrix  the quick tests and those of the wheel with each Python that is here
@@ -24,7 +24,7 @@
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours alone measured coverage mutants matrix proof proof-full soak screenshots wheel docs release publish audit pins clean
+.PHONY: help run test lint style types quick slow-ready bench demo slow neighbours alone measured coverage mutants matrix proof proof-full proof-long screenshots wheel docs release publish audit pins clean
 
 PYTHON ?= python3
 VENV := .venv
@@ -103,10 +103,10 @@ proof: slow-ready
 	@$(PY) -m tests.proof run $(ARGS)
 
 proof-full: slow-ready
-	@$(PY) -m tests.proof run --full $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+	@$(PY) -m tests.proof run --scale full $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
-soak: slow-ready
-	@$(PY) -m tests.proof soak $(or $(HOURS),8) $(ARGS)
+proof-long: slow-ready
+	@$(PY) -m tests.proof run --scale long --minutes $(or $(MINUTES),60) $(ARGS)
 
 coverage: $(TEST_READY)
 	$(PY) -m tests.paths.covering $(ARGS)

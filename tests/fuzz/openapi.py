@@ -16,9 +16,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from tests.fuzz.results import write_result
 from tests.server.serving import Serving, serving
 
 CHECKS: Final = (
@@ -102,28 +101,11 @@ def main() -> int:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--cases", type=int, default=_FULL, help="about so many in all")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--results", type=Path, help="folder of the proof's results")
     given = options.parse_args()
     with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as server:
         tried = try_openapi(server, cases_each=max(1, given.cases // 50), seed=given.seed)
     print(tried.shown)
-    if given.results:
-        write_result(given.results, told(tried, given.cases, given.seed))
     return 0 if tried.is_good else 1
-
-
-def told(tried: Tried, asked: int, seed: int) -> dict[str, Any]:
-    enough = tried.cases >= asked
-    return {
-        "name": "openapi",
-        "what": "requests made up from the OpenAPI document",
-        "asked": f"{asked:,} cases",
-        "got": f"{tried.cases:,} cases, {tried.cases - tried.passed} failed",
-        "verdict": "failed" if not tried.is_good else "passed" if enough else "cut short",
-        "seconds": tried.seconds,
-        "seed": str(seed),
-        "details": {"operations": tried.cases},
-    }
 
 
 if __name__ == "__main__":

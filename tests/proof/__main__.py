@@ -1,12 +1,12 @@
 """`python -m tests.proof`: run the proof, go on with one that was broken off, show what it found.
 
-    run [--full] [--anew] [--seed S] [--only PART …] [--minutes M]   all parts, or some
+    run [--scale S] [--anew] [--seed S] [--only PART …] [--minutes M]   all parts, or some
     replay SEED [--show]                                    one schedule of faults again
-    soak HOURS [--seed S]
     report [--results DIR] [--out FILE]                     the page over all results
 
-Units that were done with the same seed are not done again, unless `--anew` says so. Results lie in
-.state/proof/results, or where `--results DIR` says.
+Units that were done with the same seed are not done again, unless `--anew` says so. Of the scale
+`long` each run does a piece: what is noted of its units lies in tests/proof/pieces, in git. Results
+lie in .state/proof/results, or where `--results DIR` says.
 """
 
 from __future__ import annotations
@@ -18,22 +18,25 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 from tests.proof import schedules
 from tests.proof.away import AWAY
 from tests.proof.failpoints import FAILPOINTS
+from tests.proof.fuzzing import FUZZING
 from tests.proof.kills import KILLS
 from tests.proof.real_stores import REAL_STORES
 from tests.proof.recovery import RECOVERY
 from tests.proof.report import write_report
-from tests.proof.results import FOLDER, Result, write_result
-from tests.proof.soak import SOAK, soak
+from tests.proof.results import FOLDER, PIECES, Result, write_result
+from tests.proof.seeds import SIMULATION
+from tests.proof.soak import SOAK
 from tests.proof.stalled import STALLED
 from tests.proof.units import PartOfProof, Scale, run_parts
 
 PARTS = [
     *(FAILPOINTS, KILLS, schedules.PUTS, schedules.SCHEDULES, STALLED),
-    *(AWAY, RECOVERY, REAL_STORES, SOAK),
+    *(AWAY, RECOVERY, REAL_STORES, SOAK, SIMULATION, FUZZING),
 ]
 """Those with the longest units first."""
 
@@ -46,17 +49,14 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--results", type=Path, default=FOLDER / "results")
     doing = parser.add_subparsers(dest="doing", required=True)
     run = doing.add_parser("run")
-    run.add_argument("--full", action="store_true")
+    run.add_argument("--scale", choices=get_args(Scale), default="quick")
+    run.add_argument("--seed", default="1")
     run.add_argument("--only", nargs="+", choices=[part.name for part in PARTS])
     run.add_argument("--anew", action="store_true")
     run.add_argument("--minutes", type=float)
     again = doing.add_parser("replay")
     again.add_argument("schedule")
     again.add_argument("--show", action="store_true")
-    long = doing.add_parser("soak")
-    long.add_argument("hours", type=float)
-    for one in (run, long):
-        one.add_argument("--seed", default="1")
     report = doing.add_parser("report")
     report.add_argument("--out", type=Path, default=FOLDER / "report.html")
     return parser.parse_args()
@@ -91,7 +91,8 @@ def _run(
     began_s = time.monotonic()
     until_s = None if minutes is None else began_s + 60 * minutes
     telling = _Telling(scale, results)
-    asyncio.run(run_parts(parts, scale, seed, FOLDER, telling, until_s))
+    notes = PIECES if scale == "long" else FOLDER / "units"
+    asyncio.run(run_parts(parts, scale, seed, FOLDER, telling, notes, until_s))
     print(f"the page: {write_report(results, FOLDER / 'report.html')}")
     print(f"{len(parts)} parts in {time.monotonic() - began_s:.0f} s")
     # Last, so that the end of a long output tells what failed.
@@ -118,12 +119,11 @@ def main() -> int:
     if given.doing == "report":
         print(write_report(given.results, given.out))
         return 0
-    if given.doing == "soak":
-        return _run([soak(given.hours)], "full", given.seed, given.results, None)
     if given.anew:
         shutil.rmtree(FOLDER / "units", ignore_errors=True)
-    parts = [part for part in PARTS if given.only is None or part.name in given.only]
-    return _run(parts, "full" if given.full else "quick", given.seed, given.results, given.minutes)
+    asked = [part for part in PARTS if given.only is None or part.name in given.only]
+    parts = [part for part in asked if given.scale in part.units]
+    return _run(parts, given.scale, given.seed, given.results, given.minutes)
 
 
 if __name__ == "__main__":

@@ -35,12 +35,23 @@ _PAIRS = [("A", "S3"), ("B", "directory"), ("B", "S3"), ("A", "directory")]
 KILLS = PartOfProof(
     "kills",
     "kill -9 under load: no acknowledged record is lost or duplicated",
-    {"quick": "20 kills", "full": "400 kills, and 100 with the disk gone"},
+    {
+        "quick": "20 kills",
+        "full": "400 kills, and 100 with the disk gone",
+        "long": "1,000 kills, and 200 with the disk gone",
+    },
     {
         "quick": ["A-S3-10-0", "B-directory-10-0"],
         "full": [
             *(f"{mode}-{place}-20-{number}" for number in range(1, 6) for mode, place in _PAIRS),
             *(f"{mode}-{place}-25-{6 + i}-gone" for i, (mode, place) in enumerate(_PAIRS)),
+        ],
+        # By turns, so that each piece has some of all.
+        "long": [
+            unit
+            for number in range(1, 11)
+            for mode, place in _PAIRS
+            for unit in (f"{mode}-{place}-25-{number}", f"{mode}-{place}-5-{number}-gone")
         ],
     },
     run,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import sqlite3
-import subprocess
 from collections import Counter
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -15,7 +14,8 @@ from typing import Any, Final
 
 from seb_appliance import __version__
 from tests.proof.report_charts import bars, over_time
-from tests.proof.results import ROOT, Result, read_results
+from tests.proof.results import Result, read_results
+from tests.proof.units import head
 from tests.proof.violations import PROPERTIES
 
 _DRAWN: Final = {"operations", "faults", "latencies_ms", "memory_mib", "findings"}
@@ -50,8 +50,7 @@ def write_report(results: Path, out: Path) -> Path:
 
 def versions() -> dict[str, str]:
     """What was proved, and on what."""
-    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
+    commit = head()
     return {
         "Seb Appliance": f"{__version__} ({commit})" if commit else __version__,
         "Python": platform.python_version(),

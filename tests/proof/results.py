@@ -10,6 +10,8 @@ import msgspec
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / ".state" / "proof"
 """Where a run keeps its results and the state of parts that go on later."""
+PIECES: Final = Path(__file__).with_name("pieces")
+"""What was noted of each unit of the scale `long`, on whichever machine: it is in git."""
 
 Verdict = Literal["passed", "failed", "cut short"]
 """`cut short`: less than what was asked for was done (there was no more time, or a program is not

@@ -135,8 +135,8 @@ def _numbers(count: int) -> list[str]:
 SCHEDULES = PartOfProof(
     "schedules",
     "schedules of faults by seed: of the bucket, of processes, of two appliances",
-    {"quick": "10 seeds", "full": "100 seeds"},
-    {"quick": _numbers(10), "full": _numbers(100)},
+    {"quick": "10 seeds", "full": "100 seeds", "long": "500 seeds"},
+    {"quick": _numbers(10), "full": _numbers(100), "long": _numbers(500)},
     run,
     beside=True,
 )
@@ -183,8 +183,12 @@ def _every_way(mode: Mode, dice: random.Random) -> Iterator[Rule]:
 PUTS = PartOfProof(
     "faulted-puts",
     "PUTs that are lost, late, refused, or stored without an answer",
-    {"quick": "300 PUTs", "full": "20,000 PUTs"},
-    {"quick": ["A-300-0"], "full": [f"{'AB'[i % 2]}-1000-{i}" for i in range(20)]},
+    {"quick": "300 PUTs", "full": "20,000 PUTs", "long": "100,000 PUTs"},
+    {
+        "quick": ["A-300-0"],
+        "full": [f"{'AB'[i % 2]}-1000-{i}" for i in range(20)],
+        "long": [f"{'AB'[i % 2]}-1000-{i}" for i in range(100)],
+    },
     run_puts,
     beside=True,
 )

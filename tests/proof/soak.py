@@ -1,4 +1,4 @@
-"""Half of what this machine can take, a fault every 30 s, and the memory all the while."""
+"""Half of what this machine can take, a fault every 30 s; memory, files and latency meanwhile."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import random
 import re
 import time
 from pathlib import Path
+from statistics import median
 
 from seb_appliance.storage.layout import Mode
 from tests.proof.calling import Crowd
@@ -21,6 +22,11 @@ _LONG_S = 600.0
 GROWTH_MIB_MAX = {"short": 100.0, "long": 24.0}
 """In the second half, or three times as much as the measured points scatter. A short run still
 fills its index and its caches, which have limits of their own."""
+_DRIFT_MAX = 2.0
+"""The median acknowledgement of the last quarter, as a multiple of the first quarter's. Others use
+the machine, too."""
+_MORE_FILES_MAX = 20
+"""Open files and sockets of the last quarter, at their fewest, beyond those of the first."""
 
 EXPECTED = re.compile(
     r"registercall: (topic_not_found|lease_held|stale_generation)|commit: offset_conflict|"
@@ -73,6 +79,12 @@ async def _trouble(here: Ground, dice: random.Random, until_s: float) -> None:
         here.require_workers()
 
 
+def _drift(latencies_s: list[float]) -> float:
+    """The median of the last quarter, as a multiple of the first quarter's."""
+    quarter = len(latencies_s) // 4
+    return median(latencies_s[-quarter:]) / median(latencies_s[:quarter])
+
+
 async def run(unit: str, seed: str, folder: Path) -> Done:
     """`MODE-SECONDS`."""
     mode: Mode = "A" if unit.startswith("A") else "B"
@@ -82,6 +94,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
         await here.begin()
         peak = await _peak(here)
         here.add(steady(here.crowd, peak / 2))
+        first = here.crowd.acked
         memory = Memory()
         watching = asyncio.create_task(memory.watch(here.seb))
         await _trouble(here, random.Random(f"{seed}/{unit}"), time.monotonic() + seconds)
@@ -97,31 +110,25 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
         print(f"{memory.points[0]} {memory.points[-1]} {grew_mib:+.1f} MiB in the second half")
         most = GROWTH_MIB_MAX["long" if seconds >= _LONG_S else "short"]
         assert grew_mib < max(most, 3 * scatter), (slope, scatter)
+        drift = _drift(here.crowd.latencies_s[first:])
+        assert seconds < _LONG_S or drift < _DRIFT_MAX, drift
+        more_files = memory.more_files()
+        assert more_files <= _MORE_FILES_MAX, more_files
         await here.verdict()
         done = Done.of(unit, here)
-        done.numbers = {"max peak, records/s": peak, "max memory, MiB": memory.peak_mib,
-                        "max growth in the second half, MiB": grew_mib}  # fmt: skip
-        done.memory_mib = memory.points[:: max(1, len(memory.points) // 300)]
+        done.numbers |= {"seconds": seconds, "max peak, records/s": peak,
+                         "max memory, MiB": memory.peak_mib,
+                         "max growth in the second half, MiB": grew_mib,
+                         "max latency, last quarter to first": drift,
+                         "max more files and sockets": more_files}  # fmt: skip
+        done.memory_mib = memory.points[:: max(1, len(memory.points) // 100)]
         return done
-
-
-def soak(hours: float) -> PartOfProof:
-    """A soak of any length: half an hour in each mode by turns."""
-    halves = max(1, round(hours * 2))
-    units = [f"{'AB'[n % 2]}-1800-{n}" for n in range(halves)]
-    return PartOfProof(
-        "soak-long",
-        SOAK.what,
-        dict.fromkeys(("quick", "full"), f"{hours:g} hours"),
-        dict.fromkeys(("quick", "full"), units),
-        run,
-    )
 
 
 SOAK = PartOfProof(
     "soak",
-    "half of this machine's peak, a fault every 30 s: memory, and unexplained errors",
-    {"quick": "60 s", "full": "30 minutes"},
-    {"quick": ["A-60"], "full": ["A-1800"]},
+    "half of this machine's peak, a fault every 30 s: memory, files, latency, unexplained errors",
+    {"quick": "60 s", "full": "30 minutes", "long": "8 hours, an hour at a time"},
+    {"quick": ["A-60"], "full": ["A-1800"], "long": [f"{'AB'[n % 2]}-3600-{n}" for n in range(8)]},
     run,
 )

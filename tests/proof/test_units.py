@@ -39,30 +39,37 @@ class Runs:
         return PartOfProof("part", "of the proof", asked, units, self.run)  # type: ignore[arg-type]
 
 
+async def run(
+    part: PartOfProof, folder: Path, *, seed: str = "1", until_s: float | None = None
+) -> Result:
+    return await run_part(part, "quick", seed, folder, folder / "units", until_s)
+
+
 async def test_what_was_done_is_not_done_again_with_the_same_seed(tmp_path: Path) -> None:
     runs = Runs()
-    cut = await run_part(runs.part, "quick", "1", tmp_path, until_s=0.0)
+    cut = await run(runs.part, tmp_path, until_s=0.0)
     assert (cut.verdict, runs.done) == ("cut short", [])
     for _ in range(2):
-        whole = await run_part(runs.part, "quick", "1", tmp_path)
+        whole = await run(runs.part, tmp_path)
         assert (whole.verdict, runs.done) == ("passed", ["a", "b", "ccc"])
     assert whole.details["operations"] == 30
     assert whole.details["faults"] == {"kill -9": 6}
     assert whole.details["max memory, MB"] == 3
     assert whole.details["bytes"] == 6
+    assert sum(whole.details["units by day"].values()) == 3
     assert whole.got.endswith(
         "; Porcupine: 3,000 operations, no violation; not judged by another: there is no Go here"
     )
-    await run_part(runs.part, "quick", "2", tmp_path)
+    await run(runs.part, tmp_path, seed="2")
     assert len(runs.done) == 6
 
 
 async def test_a_unit_that_fails_fails_its_part_and_is_done_again(tmp_path: Path) -> None:
-    failed = await run_part(Runs(failing="b").part, "quick", "1", tmp_path)
+    failed = await run(Runs(failing="b").part, tmp_path)
     assert failed.verdict == "failed"
     assert "a record was lost" in failed.details["findings"][0]
     again = Runs()
-    assert (await run_part(again.part, "quick", "1", tmp_path)).verdict == "passed"
+    assert (await run(again.part, tmp_path)).verdict == "passed"
     assert again.done == ["b", "ccc"]
 
 
@@ -71,26 +78,28 @@ async def test_a_unit_whose_programs_are_not_there_is_skipped_and_never_passed(
 ) -> None:
     missing = Runs()
 
-    async def run(unit: str, seed: str, folder: Path) -> Done:
+    async def work(unit: str, seed: str, folder: Path) -> Done:
         if unit == "b":
             raise NotInstalledError("radosgw not installed")
         return await missing.run(unit, seed, folder)
 
-    found = await run_part(replace(missing.part, run=run), "quick", "1", tmp_path)
+    found = await run_part(
+        replace(missing.part, run=work), "quick", "1", tmp_path, tmp_path / "units"
+    )
     assert found.verdict == "cut short"
     assert found.got.startswith("2 of 3 units")
     assert found.details["skipped"] == {"b": "radosgw not installed"}
     again = Runs()
-    assert (await run_part(again.part, "quick", "1", tmp_path)).verdict == "passed"
+    assert (await run(again.part, tmp_path)).verdict == "passed"
     assert again.done == ["b"]
 
 
 async def test_a_note_that_a_kill_has_cut_short_is_no_unit(tmp_path: Path) -> None:
-    await run_part(Runs().part, "quick", "1", tmp_path)
+    await run(Runs().part, tmp_path)
     (notes,) = (tmp_path / "units").iterdir()
     notes.write_bytes(notes.read_bytes()[:-20])
     again = Runs()
-    await run_part(again.part, "quick", "1", tmp_path)
+    await run(again.part, tmp_path)
     assert again.done == ["ccc"]
 
 
@@ -137,7 +146,7 @@ async def test_parts_stand_beside_one_another_unless_they_measure(tmp_path: Path
         run.part("b", AT_ONCE + 3, beside=True),
     ]
     async with asyncio.timeout(30):
-        await run_parts(parts, "quick", "1", tmp_path, run)
+        await run_parts(parts, "quick", "1", tmp_path, run, tmp_path / "units")
     assert run.most == AT_ONCE
     assert sorted(run.told[:3]) == ["a passed", "a+b", "b passed"]
     assert run.told[3:] == ["measures", "measures passed"]

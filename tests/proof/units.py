@@ -6,23 +6,26 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol
 
 import msgspec
 
 from tests.proof.ground import Ground
-from tests.proof.results import Result, Verdict
+from tests.proof.results import ROOT, Result, Verdict
 from tests.support.servers.s3_server import NotInstalledError
 
-Scale = Literal["quick", "full"]
+Scale = Literal["quick", "full", "long"]
+"""`long` takes days: its units are done in pieces, on any machine, and their notes are in git."""
 AT_ONCE: Final = 3
 """Units beside one another, on two cores: one waits for a start or a time-out now and then."""
-_SAMPLE_MAX: Final = 500
+_SAMPLE_MAX: Final = 100
 
 
 class Done(msgspec.Struct):
@@ -32,6 +35,8 @@ class Done(msgspec.Struct):
     the unit was not done."""
 
     unit: str
+    date: str = ""
+    commit: str = ""
     seconds: float = 0.0
     calls: int = 0
     acknowledged: int = 0
@@ -79,7 +84,8 @@ class Done(msgspec.Struct):
 class PartOfProof:
     """`run` does one unit, by its name, the seed and a folder of its own. Raises AssertionError,
     and NotInstalledError where a program is not on this machine: the unit is told as skipped.
-    `beside`: it measures neither time nor memory, so its units may run beside others."""
+    `beside`: it measures neither time nor memory, so its units may run beside others. A scale that
+    is not in `units` does not have this part."""
 
     name: str
     what: str
@@ -105,17 +111,19 @@ async def run_parts(
     seed: str,
     folder: Path,
     told: Told,
+    notes: Path,
     until_s: float | None = None,
 ) -> None:
     """Do the parts: first those that stand beside others, together, then one after the other those
-    that measure. After `until_s` (monotonic) no further unit is begun."""
+    that measure. After `until_s` (monotonic) no further unit is begun. `notes`: the folder of what
+    is noted of each unit; `folder`: where they run."""
     beside = [part for part in parts if part.beside]
     for group in ([beside] if beside else []) + [[part] for part in parts if not part.beside]:
         told.begins(group)
         slots = asyncio.Semaphore(AT_ONCE if group is beside else 1)  # taken in order
 
         async def run(part: PartOfProof, slots: asyncio.Semaphore = slots) -> None:
-            told.ended(await run_part(part, scale, seed, folder, until_s, slots))
+            told.ended(await run_part(part, scale, seed, folder, notes, until_s, slots))
 
         await asyncio.gather(*map(run, group))
 
@@ -125,14 +133,15 @@ async def run_part(
     scale: Scale,
     seed: str,
     folder: Path,
+    notes: Path,
     until_s: float | None = None,
     slots: asyncio.Semaphore | None = None,
 ) -> Result:
     """Do the units that were not done with this seed, as there are `slots` (one by one without);
     what all of them amount to. After a failure, and after `until_s`, no further one is begun."""
-    notes = folder / "units" / f"{part.name}.{scale}.{seed}.jsonl"
-    notes.parent.mkdir(parents=True, exist_ok=True)
-    done = {found.unit: found for found in _read(notes) if found.passed}
+    notes.mkdir(parents=True, exist_ok=True)
+    noted = notes / f"{part.name}.{scale}.{seed}.jsonl"
+    done = {found.unit: found for found in _read(noted) if found.passed}
     failed: list[str] = []
     slots = slots or asyncio.Semaphore()
 
@@ -141,7 +150,7 @@ async def run_part(
             if failed or (until_s is not None and time.monotonic() >= until_s):
                 return
             found = await _one(part, unit, seed, folder / "ground" / f"{part.name}-{unit}")
-        with notes.open("ab") as file:
+        with noted.open("ab") as file:
             file.write(msgspec.json.encode(found) + b"\n")
         done[unit] = found
         if found.failure:
@@ -153,6 +162,7 @@ async def run_part(
 
 async def _one(part: PartOfProof, unit: str, seed: str, ground: Path) -> Done:
     began_s = time.monotonic()
+    commit, date = head(), f"{datetime.now(UTC):%Y-%m-%d}"
     try:
         found = await part.run(unit, seed, ground)
     except NotInstalledError as missing:
@@ -162,7 +172,14 @@ async def _one(part: PartOfProof, unit: str, seed: str, ground: Path) -> Done:
     else:
         shutil.rmtree(ground, ignore_errors=True)  # of a failure, everything stays
     found.seconds = round(time.monotonic() - began_s, 2)
+    found.commit, found.date = commit, date
     return found
+
+
+def head() -> str:
+    """The commit that is checked out, or nothing where there is no git."""
+    command = ["git", "-C", str(ROOT), "rev-parse", "--short", "HEAD"]
+    return subprocess.run(command, check=False, capture_output=True, text=True).stdout.strip()
 
 
 def _read(notes: Path) -> list[Done]:
@@ -195,8 +212,9 @@ def _result(part: PartOfProof, scale: Scale, seed: str, done: list[Done]) -> Res
         judged.update(found.judged)
     not_judged = {name: why for found in done for name, why in found.not_judged.items()}
     calls, acknowledged = sum(f.calls for f in done), sum(f.acknowledged for f in done)
-    got = f"{passed} of {len(units)} units, {calls:,} calls, "
-    got += f"{acknowledged:,} writes acknowledged"
+    got = f"{passed} of {len(units)} units, {calls:,} calls"
+    if acknowledged:
+        got += f", {acknowledged:,} writes acknowledged"
     if faults:
         got += f", {sum(faults.values()):,} faults"
     got += "".join(
@@ -205,8 +223,11 @@ def _result(part: PartOfProof, scale: Scale, seed: str, done: list[Done]) -> Res
     got += "".join(f"; not judged by {name}: {why}" for name, why in not_judged.items())
     if skipped:
         got += f"; skipped: {', '.join(skipped)}"
-    details: dict[str, Any] = {"operations": calls, "acknowledged writes": acknowledged}
+    details: dict[str, Any] = {"operations": calls}
+    details |= {"acknowledged writes": acknowledged} if acknowledged else {}
     details |= {name: round(number, 3) for name, number in numbers.items()}
+    details["units by commit"] = dict(Counter(found.commit for found in done if found.commit))
+    details["units by day"] = dict(Counter(found.date for found in done if found.date))
     latencies = sorted(ms for found in done for ms in found.latencies_ms)
     if latencies:
         details["latencies_ms"] = {

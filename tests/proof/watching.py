@@ -53,20 +53,29 @@ async def _produce(crowd: Crowd, name: str, number: int, every_s: float) -> None
 
 @dataclass
 class Memory:
-    """What a process held, as (second, MiB), second by second while `watch` runs."""
+    """What a process held, as (second, MiB), second by second while `watch` runs; and how many
+    files and sockets."""
 
     points: list[tuple[float, float]] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
 
     async def watch(self, seb: SebProcess, every_s: float = 1.0) -> None:
         began_s = time.monotonic()
         while seb.running:
             mib = seb.rss_bytes() / MIB
             self.points.append((round(time.monotonic() - began_s, 1), round(mib, 1)))
+            self.files.append(seb.open_files())
             await asyncio.sleep(every_s)
 
     @property
     def peak_mib(self) -> float:
         return max(mib for _, mib in self.points)
+
+    def more_files(self) -> int:
+        """Beyond the first quarter in the last one, each at its fewest: what is open for a moment
+        is no leak."""
+        quarter = max(1, len(self.files) // 4)
+        return min(self.files[-quarter:]) - min(self.files[:quarter])
 
     def slope_mib_per_hour(self, share: float = 0.5) -> tuple[float, float]:
         """Of the last `share` of the time: the slope of the line of least squares, and how far

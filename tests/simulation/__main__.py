@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections import Counter
-from pathlib import Path
 
 from tests.simulation.mutations import MUTATIONS, found_by, run_mutated
 from tests.simulation.parts import in_parts
@@ -32,7 +30,6 @@ def main() -> int:
     parser.add_argument(
         "--mutations", action="store_true", help="the first seed that finds each planted bug"
     )
-    parser.add_argument("--results", type=Path, help="folder for a summary, simulation.json")
     asked = parser.parse_args()
     seeds = range(asked.first, asked.first + asked.seeds)
     if asked.mutation is not None and asked.seed is None:
@@ -43,21 +40,19 @@ def main() -> int:
         return _tell(run_mutated(asked.mutation, asked.seed, keep_trace=asked.trace))
     if asked.seed is not None:
         return _tell(run_seed(asked.seed, keep_trace=asked.trace, kind=asked.kind), asked.kind)
-    return _run_many(seeds, asked.jobs, asked.kind, asked.results)
+    return _run_many(seeds, asked.jobs, asked.kind)
 
 
-def _run_many(seeds: range, jobs: int, kind: Kind, results: Path | None) -> int:
+def _run_many(seeds: range, jobs: int, kind: Kind) -> int:
     began_s = time.monotonic()
     done = failed = calls = 0
     cpu_s = 0.0
     faults: Counter[str] = Counter()
-    findings: list[str] = []
     for outcomes, took_s in in_parts(seeds, jobs, kind):
         cpu_s += took_s
         for outcome in outcomes:
             faults, calls = faults + outcome.faults, calls + outcome.calls
             failed += _tell(outcome, kind) if outcome.violations else 0
-            findings += [f"seed {outcome.seed}: {found}" for found in outcome.violations]
         done += len(outcomes)
         _say_how_far(done, len(outcomes), len(seeds), failed)
     print(
@@ -65,19 +60,6 @@ def _run_many(seeds: range, jobs: int, kind: Kind, results: Path | None) -> int:
         f"{time.monotonic() - began_s:.0f} s, {cpu_s:.0f} s of a processor: "
         f"{60 * len(seeds) / cpu_s:.0f} seeds in a minute of it"
     )
-    if results is not None:
-        result = {
-            "name": "simulation",
-            "what": "seeds of the simulation",
-            "asked": f"{len(seeds):,} seeds",
-            "got": f"{len(seeds):,} seeds, {failed} failed",
-            "verdict": "failed" if failed else "passed",
-            "seconds": time.monotonic() - began_s,
-            "seed": f"{seeds[0]}..{seeds[-1]}",
-            "details": {"operations": calls, "faults": dict(faults), "findings": findings},
-        }
-        results.mkdir(parents=True, exist_ok=True)
-        (results / "simulation.json").write_text(json.dumps(result, indent=2))
     return 1 if failed else 0
 
 

@@ -106,6 +106,10 @@ class SebProcess:
                 return int(line.split()[1]) * 1024
         raise AssertionError(f"no {field_name} of process {self.process.pid}")
 
+    def open_files(self) -> int:
+        """Files and sockets."""
+        return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
+
     def send(self, number: signal.Signals) -> None:
         if self.running:
             self.process.send_signal(number)

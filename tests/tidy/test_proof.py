@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -11,6 +12,7 @@ from tests.proof.__main__ import PARTS
 from tests.proof.judges import expected
 from tests.proof.matrix import MATRIX, Row, as_markdown
 from tests.proof.test_checker import SEEDED
+from tests.proof.units import PartOfProof, Scale
 from tests.proof.violations import PROPERTIES
 
 TESTS = Path(__file__).parents[1]
@@ -50,7 +52,6 @@ def test_the_documentation_says_for_each_property_how_it_was_broken() -> None:
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_the_documentation_has_each_part(part: object) -> None:
-    name, asked = part.name, part.asked  # type: ignore[attr-defined]
-    row = f"| `{name}` | {part.what} | {asked['quick']} | {asked['full']} |"  # type: ignore[attr-defined]
-    assert row in PROOF
+def test_the_documentation_has_each_part(part: PartOfProof) -> None:
+    asked = [part.asked.get(scale, "-") for scale in get_args(Scale)]
+    assert f"| {' | '.join([f'`{part.name}`', part.what, *asked])} |" in PROOF

@@ -1,0 +1,27 @@
+"""Executions of the decoders, a decoder in a unit."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Final
+
+from tests.fuzz.campaign import Campaign
+from tests.fuzz.registry import TARGETS
+from tests.proof.units import Done, PartOfProof
+
+_RUNS: Final = 1_000_000
+
+
+async def run(unit: str, seed: str, folder: Path) -> Done:
+    """The name of a target. What was done is kept beside the notes, so a unit that was broken off
+    goes on."""
+    campaign = Campaign(folder.parent / "fuzz", seed=int(seed))
+    done = await asyncio.to_thread(campaign.run, TARGETS[unit], _RUNS)
+    assert not done.findings, "\n".join(done.findings)
+    return Done(unit, calls=done.executions, numbers={"max executions of a decoder": _RUNS})
+
+
+FUZZING = PartOfProof(
+    "fuzz", "executions of each decoder", {"long": f"{_RUNS:,} each"}, {"long": [*TARGETS]}, run
+)
