@@ -24,6 +24,7 @@ pytestmark = [
 ]
 
 READY_AGAIN_S_MAX = 600
+WATCHED_S_MAX = 180  # WatchdogSec= of the unit and TimeoutAbortSec=, on a busy machine
 GIVES_UP_S_MAX = 120  # a start asks the bucket for a minute
 
 
@@ -70,6 +71,16 @@ def test_after_a_reboot_it_runs_by_itself(installed: Installed) -> None:
     installed.wait_until_ready()
     assert installed.values("lives") == ["one"]
     assert installed.apply().changed == 0
+
+
+def test_one_that_hangs_is_restarted_by_the_watchdog(installed: Installed) -> None:
+    machine = installed.machine
+    machine.ask("kill", "-STOP", installed.main_pid())
+    restarted = ["sh", "-c", "'test $(systemctl show --value --property=NRestarts seb) -ge 1'"]
+    machine.wait_until(restarted, WATCHED_S_MAX)
+    assert "Watchdog timeout" in machine.ask("journalctl", "--unit=seb")
+    installed.wait_until_ready()
+    assert installed.values("lives") == ["one"]
 
 
 def test_a_bucket_that_is_away_at_boot_is_waited_for(installed: Installed, way: Way) -> None:

@@ -48,8 +48,8 @@ class RetryingStore(WrappedStore):
     answers. `raw`: the store itself, for requests that must be made once.
 
     `jitter` returns numbers in [0, 1). With `give_up_after_s`, a request that was denied, or has no
-    definite answer for that long, raises its last error; without it, it is retried forever, and
-    the log says when the store fails and when it answers again.
+    definite answer for that long, raises its last error; without it, it is retried forever. The
+    log says when the store has been failing for some seconds, and when it answers again.
     """
 
     def __init__(
@@ -116,9 +116,8 @@ class RetryingStore(WrappedStore):
             self.health.failing_since_s = self.clock.monotonic_s()
         self.health.failure = error.detail
         self.health.denied = isinstance(error, StoreDeniedError)
-        if self._logged or self.give_up_after_s is not None:
-            return
-        if self.health.denied or self._failing_s() >= FAILING_FOR_S:
+        waits = not self.health.denied or self.give_up_after_s is None
+        if waits and not self._logged and (self.health.denied or self._failing_s() >= FAILING_FOR_S):
             self._logged = True
             # With quotes: the text may be the store's, and stays on its line.
             _log.warning(

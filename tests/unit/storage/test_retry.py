@@ -153,11 +153,14 @@ async def test_an_answer_that_is_definite_is_told_and_is_good_health(error: Stor
     assert store.health == StoreHealth(last_success_s=clock.now_s)
 
 
-async def test_who_gives_up_tells_it_by_the_error_alone(caplog: pytest.LogCaptureFixture) -> None:
-    store = RetryingStore(MemoryStore(), Sleeper(), lambda: 1, give_up_after_s=20)
+@pytest.mark.parametrize(("patience_s", "lines"), [(2, 0), (20, 1)])
+async def test_who_gives_up_later_says_meanwhile_what_it_waits_for(
+    patience_s: float, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = RetryingStore(MemoryStore(), Sleeper(), lambda: 1, give_up_after_s=patience_s)
     with pytest.raises(StoreUncertainError):
         await store.ask(answering(*[UNCERTAIN] * 99))
-    assert caplog.messages == []
+    assert len(caplog.messages) == lines
 
 
 async def test_its_health_tells_since_when_it_fails_and_how() -> None:
