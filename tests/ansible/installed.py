@@ -99,7 +99,7 @@ class Installed:
         ).strip()
 
     def wait_until_ready(self) -> None:
-        self._wait_until("/readyz", lambda body: body == b'{"ready":true}')
+        self._wait_until("/readyz", lambda body: msgspec.json.decode(body) == {"ready": True})
 
     def wait_until_counted(self, metric: str) -> None:
         """Until a metric is above zero."""
@@ -109,17 +109,21 @@ class Installed:
     def _wait_until(self, path: str, is_so: Callable[[bytes], bool]) -> None:
         """Ask the appliance itself, as a process on the machine, until `is_so`."""
         deadline_s = time.monotonic() + SOON_S
+        last: object = None
         while True:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
             try:
                 connection.request("GET", path)
-                if is_so(connection.getresponse().read()):
+                last = connection.getresponse().read()
+                if is_so(last):
                     return
-            except (OSError, http.client.HTTPException):
-                pass  # not started yet
+            except (OSError, http.client.HTTPException) as error:
+                last = error  # not started yet
             finally:
                 connection.close()
-            assert time.monotonic() < deadline_s, f"{path}: not within {SOON_S} s"
+            if time.monotonic() >= deadline_s:
+                said = self.machine.ask("journalctl", "--unit=seb", "--lines=40")
+                raise AssertionError(f"{path}: not within {SOON_S} s: {last!r}\n{said}")
             time.sleep(0.1)
 
 
