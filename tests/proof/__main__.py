@@ -30,6 +30,7 @@ from tests.proof.results import FOLDER, Result, write_result
 from tests.proof.soak import SOAK, soak
 from tests.proof.stalled import STALLED
 from tests.proof.units import PartOfProof, Scale, run_parts
+from tests.support.process import Starting
 
 PARTS = [
     *(FAILPOINTS, KILLS, schedules.PUTS, schedules.SCHEDULES, STALLED),
@@ -122,6 +123,7 @@ def main() -> int:
         return _run([soak(given.hours)], "full", given.seed, given.results, None)
     if given.anew:
         shutil.rmtree(FOLDER / "units", ignore_errors=True)
+    Starting.anew = given.full
     parts = [part for part in PARTS if given.only is None or part.name in given.only]
     return _run(parts, "full" if given.full else "quick", given.seed, given.results, given.minutes)
 
