@@ -13,6 +13,7 @@ from hypothesis import HealthCheck
 from hypothesis.internal.conjecture import providers
 
 from tests.support.dealing import deal
+from tests.support.process import Starting
 from tests.support.servers.every import SERVERS, Running
 from tests.support.servers.s3_server import NotInstalledError, S3Server
 
@@ -57,6 +58,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker("measured") and not item.get_closest_marker("alone"):
                 item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """What is measured, or has the machine alone, is a start as users have it."""
+    Starting.anew = any(map(item.get_closest_marker, ("measured", "alone")))
 
 
 def pytest_collection_finish() -> None:

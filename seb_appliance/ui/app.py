@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from litestar import Response, Router, get
+from litestar import Response
 from litestar.exceptions import HTTPException
-from litestar.types import ASGIApp, ExceptionHandlersMap
+from litestar.types import ASGIApp
 
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import (
@@ -30,6 +30,7 @@ from seb_appliance.ui.page_context import (
     AnyRequest,
     Desk,
     NotLoggedInError,
+    Place,
     Routes,
     Visit,
     log_in_first,
@@ -101,30 +102,34 @@ async def no_such_page(_visit: Visit, rest: str) -> ASGIApp:  # noqa: ARG001 - a
     raise NotFoundError("The admin page has no such page.")
 
 
-def routers(broker: Broker, options: UiOptions, sections: Sequence[Section] = ()) -> list[Router]:
-    """The way from `/`, and the pages; the path of the latter is that of all of them."""
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The way from `/`, and the pages, which all lie below `path`. An error is answered with a
+    page."""
+
+    places: list[Place]
+    answer_error: Callable[[AnyRequest, Exception], Response[bytes]]
+    path: str = "/ui"
+
+
+def site(broker: Broker, options: UiOptions, sections: Sequence[Section] = ()) -> Site:
     files = Assets(options.static)
     named = [(one.title, one.path) for one in sections]
     renderer = Renderer(options.templates, files.url, lambda: options.random_bytes(16).hex(), named)
     desk = Desk(broker, options, renderer)
 
-    @get("/static/{named:str}")
     async def asset(request: AnyRequest) -> ASGIApp:
         content, content_type = files.find(request.scope["path_params"]["named"])
         return Sent(200, [(b"content-type", content_type), (b"cache-control", _YEAR)], content)
 
     declared = [*(page.routes for page in _PAGES), *(one.routes for one in sections)]
     routes = [route for one in declared for route in one.all]
-    pages = Router(
-        path="/ui",
-        route_handlers=[*(desk.handler(*one) for one in [*routes, *_others.all]), asset],
-        exception_handlers=handlers(desk),
-    )
-    return [Router(path="/", route_handlers=[front_door]), pages]
+    places = [desk.place(*one) for one in [*routes, *_others.all]]
+    own: list[Place] = [("GET", "/", front_door), ("GET", "/ui/static/{named:str}", asset)]
+    return Site([*own, *places], error_answers(desk))
 
 
-@get("/")
-async def front_door() -> ASGIApp:
+async def front_door(_request: AnyRequest) -> ASGIApp:
     """Who enters the address alone means the admin page."""
     return answers.see_other(answers.START)
 
@@ -156,9 +161,7 @@ class Assets:
         return found
 
 
-def handlers(desk: Desk) -> ExceptionHandlersMap:
-    """Litestar's exception handlers of the pages: an error is answered with a page."""
-
+def error_answers(desk: Desk) -> Callable[[AnyRequest, Exception], Response[bytes]]:
     def refused(request: AnyRequest, exception: Exception) -> Response[bytes]:
         if isinstance(exception, NotLoggedInError):
             return _response(log_in_first(request))
@@ -171,7 +174,7 @@ def handlers(desk: Desk) -> ExceptionHandlersMap:
             error = InternalError("A bug. The log has the details under this request id.")
         return _response(desk.refused(state.get(VISIT_STATE), error, request_id))
 
-    return {Exception: refused}
+    return refused
 
 
 def _response(sent: Sent) -> Response[bytes]:

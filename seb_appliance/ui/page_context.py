@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import urlencode, urlsplit
 
-from litestar import Request, get, post
-from litestar.handlers import HTTPRouteHandler
+from litestar import Request
 from litestar.types import ASGIApp, Scope
 
 from seb_appliance import limits
@@ -33,6 +32,8 @@ from seb_appliance.ui.sessions import Answer, Session, Sessions, Throttle, cooki
 
 AnyRequest = Request[Any, Any, Any]
 Handler = Callable[..., Awaitable[ASGIApp]]
+Place = tuple[str, str, Callable[[AnyRequest], Awaitable[ASGIApp]]]
+"""Method, path, and what answers."""
 Role = Literal["anyone", "viewer", "admin"]
 VISIT_STATE: Final = "seb_visit"
 LOGIN: Final = "/ui/login"
@@ -242,8 +243,8 @@ class Desk:
         self.navigation = renderer.navigation
         self._renderer = renderer
 
-    def handler(self, route: Route, work_on: Handler) -> HTTPRouteHandler:
-        """Litestar's handler of a route: it admits the visitor, then calls the route's handler."""
+    def place(self, route: Route, work_on: Handler) -> Place:
+        """What answers a route: it admits the visitor, then calls the route's handler."""
 
         async def handle(request: AnyRequest) -> ASGIApp:
             visit = await self._admit(route, request)
@@ -262,7 +263,7 @@ class Desk:
                 return await self._once(visit, work)
             return await work()
 
-        return (get if route.method == "GET" else post)(route.path)(handle)
+        return route.method, f"/ui{route.path}".rstrip("/"), handle
 
     async def _admit(self, route: Route, request: AnyRequest) -> Visit:
         """Raises NotLoggedInError, ForbiddenError, BadRequestError and what `forms.read` raises."""

@@ -159,6 +159,11 @@ async def test_a_wrong_method_is_told_which_are_allowed(seb, method, path, allow
     assert answer.headers["allow"] == allow
 
 
+async def test_options_names_every_method_of_a_path(seb):
+    answer = await seb.client.request("OPTIONS", "/v1/topics/a/records")
+    assert (answer.status_code, answer.headers["allow"]) == (204, "GET, HEAD, OPTIONS, POST")
+
+
 async def test_a_bug_is_logged_and_not_shown(seb, monkeypatch, caplog):
     def broken(_names):
         raise RuntimeError("the inside of /var/lib/secret")

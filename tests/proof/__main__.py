@@ -33,6 +33,7 @@ from tests.proof.seeds import SIMULATION
 from tests.proof.soak import SOAK
 from tests.proof.stalled import STALLED
 from tests.proof.units import PartOfProof, Scale, run_parts
+from tests.support.process import Starting
 
 PARTS = [
     *(FAILPOINTS, KILLS, schedules.PUTS, schedules.SCHEDULES, STALLED),
@@ -121,6 +122,7 @@ def main() -> int:
         return 0
     if given.anew:
         shutil.rmtree(FOLDER / "units", ignore_errors=True)
+    Starting.anew = given.scale != "quick"
     asked = [part for part in PARTS if given.only is None or part.name in given.only]
     parts = [part for part in asked if given.scale in part.units]
     return _run(parts, given.scale, given.seed, given.results, given.minutes)

@@ -14,6 +14,7 @@ from tests.proof.ground import START_S, ground
 from tests.proof.history import Part, Record, Write
 from tests.proof.units import Done, PartOfProof
 from tests.proof.workers import CREW, TOPICS, Chain, as_json
+from tests.support.process import starting_anew
 
 RECOVERY_S_MAX = 10.0
 """Of processor time, which on a machine that does nothing else is the time it takes."""
@@ -47,7 +48,8 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
         here.faults["everything but the bucket lost"] += 1
         here.crowd.refused_s = 0.5  # nobody is there: leave the processor to who starts
         await asyncio.sleep(0.5)
-        here.seb = here.arena.start("first", take_over=True)
+        with starting_anew():  # as users do, whom the figure is for
+            here.seb = here.arena.start("first", take_over=True)
         seconds = await here.seb.ready(START_S)
         busy_s = _processor_s(here.seb.process.pid)
         here.serve_from(here.seb)

@@ -11,6 +11,7 @@ import pytest
 from seb_appliance import limits
 from tests.crash.arena import directory_arena
 from tests.support.load import Connection, LostError, NotSentError
+from tests.support.process import starting_anew
 
 pytestmark = pytest.mark.slow
 
@@ -31,7 +32,8 @@ async def test_the_default_limit_of_open_files_is_raised_for_many_clients(tmp_pa
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, hard), hard))
     try:
         async with directory_arena("A", tmp_path) as arena:
-            seb = arena.start()
+            with starting_anew():  # with the limits of this process
+                seb = arena.start()
             await seb.ready()
             allowed = resource.prlimit(seb.process.pid, resource.RLIMIT_NOFILE)
             assert allowed == (min(hard, limits.CONNECTIONS_MAX + 1000), hard)

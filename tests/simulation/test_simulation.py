@@ -24,10 +24,12 @@ SEEDS_TO_FIND = 1_200
 FIRST_SEEDS = {
     "any_412_is_another_writer": 141,
     "created_follows_the_wall_clock": 94,
-    "half_of_a_file_written_anew": 140,
+    "half_of_a_file_written_anew": 284,
     "retention_follows_the_wall_clock": 143,
+    "sealed_entry_given_up": 49,
+    "standby_serves_what_is_not_settled": 917,
     "table_commits_not_numbered": 231,
-    "standby_serves_what_is_not_settled": 430,
+    "tombstones_dropped_early": 278,
 }
 HASH_SEEDS: dict[Kind, list[str]] = {
     "plain": ["0", "4711"],

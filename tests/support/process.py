@@ -8,18 +8,36 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from seb_appliance.storage.stores.s3_options import S3Options
+from tests.support.forked import ForkedProcess
 from tests.support.load import Connection, LostError, NotSentError
 from tests.support.servers.s3_server import die_with_parent, free_port
 
 ROOT = Path(__file__).parents[2]
 READY_S = 60.0  # 10 are promised (docs/OPERATIONS.md), to a machine that does nothing else
 POLL_S = 0.01
+_SEB = ("seb_appliance",)
+
+
+class Starting:
+    """`anew`: Python starts, and imports all modules. Otherwise a process that has imported them
+    is forked, which takes a fifth of the time."""
+
+    anew = False
+
+
+@contextmanager
+def starting_anew() -> Iterator[None]:
+    before, Starting.anew = Starting.anew, True
+    try:
+        yield
+    finally:
+        Starting.anew = before
 
 
 @dataclass(frozen=True)
@@ -59,7 +77,7 @@ class SebProcess:
         data: Path,
         flags: Sequence[str] = (),
         fail: str = "",
-        program: Sequence[str] = ("seb_appliance",),
+        program: Sequence[str] = _SEB,
         host: str = "127.0.0.1",
     ) -> None:
         """`program`: the module to run, and its first arguments."""
@@ -72,15 +90,19 @@ class SebProcess:
         ours = {name: text for name, text in os.environ.items() if not name.startswith("SEB_")}
         # Where nothing is kept of a compilation, compiling all modules is a quarter of each start.
         ours.pop("PYTHONDONTWRITEBYTECODE", None)
-        command = [sys.executable, "-m", *program, "serve", "--bucket", bucket.address]
-        command += ["--data", str(data), "--port", str(self.port), "--host", host, *flags]
+        environment = {**ours, **bucket.environment, **({"SEB_FAIL": fail} if fail else {})}
+        arguments = ["serve", "--bucket", bucket.address, "--data", str(data)]
+        arguments += ["--port", str(self.port), "--host", host, *flags]
+        is_plain = program == _SEB and all(name[:4] == "SEB_" for name in bucket.environment)
         with self._output.open("wb") as sink:
+            self.process: subprocess.Popen[bytes] | ForkedProcess
+            if is_plain and not Starting.anew:
+                self.process = ForkedProcess(arguments, environment, sink.fileno())
+                return
             self.process = subprocess.Popen(
-                command,
+                [sys.executable, "-m", *program, *arguments],
                 cwd=ROOT,
-                env={**ours, **bucket.environment, "SEB_FAIL": fail}
-                if fail
-                else {**ours, **bucket.environment},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=subprocess.STDOUT,

@@ -11,11 +11,13 @@ from seb_appliance.formats.operations import Role
 from tests.support.appliance import RunningAppliance
 
 PASSWORD = "correct horse battery"
+_hashed: list[str] = []
 
 
 async def add_user(seb: RunningAppliance, name: str, role: Role) -> None:
-    accounts, passwords = seb.appliance.broker.accounts, seb.appliance.passwords
-    await accounts.add(name, role, await passwords.hash(PASSWORD), AT_THE_MACHINE)
+    if not _hashed:  # once: it is made to take long
+        _hashed.append(await seb.appliance.passwords.hash(PASSWORD))
+    await seb.appliance.broker.accounts.add(name, role, _hashed[0], AT_THE_MACHINE)
 
 
 @dataclass

@@ -8,7 +8,6 @@ from typing import Any
 
 import httpx2
 import pytest
-from litestar import Router
 from litestar.types import ASGIApp
 
 from seb_appliance.api.server.app import create_app
@@ -16,14 +15,14 @@ from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve.http_server import api_options, ui_options
 from seb_appliance.ui.answers import Renderer
-from seb_appliance.ui.app import Assets, handlers
+from seb_appliance.ui.app import Assets, Site, error_answers
 from seb_appliance.ui.page_context import Desk, Routes, Visit
 from seb_appliance.ui.pages import users
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user
 
 
-def a_page(seb: RunningAppliance) -> Router:
+def a_page(seb: RunningAppliance) -> Site:
     """A page as CONTRIBUTING.md shows it."""
     options = ui_options(seb.appliance)
     desk = Desk(
@@ -42,11 +41,8 @@ def a_page(seb: RunningAppliance) -> Router:
         await visit.broker.topics.create(name, TopicSettings(), visit.actor)
         return visit.see_other("/ui/topics", f"The topic {name} is there.")
 
-    return Router(
-        path="/ui",
-        route_handlers=[desk.handler(*one) for one in [*routes.all, *users.routes.all]],
-        exception_handlers=handlers(desk),
-    )
+    places = [desk.place(*one) for one in [*routes.all, *users.routes.all]]
+    return Site(places, error_answers(desk))
 
 
 @pytest.fixture
@@ -66,7 +62,7 @@ async def guest(seb: RunningAppliance) -> AsyncIterator[Visitor]:
         status=nobody_asks,
         costs=nobody_asks,
         snapshot=nobody_asks,
-        pages=[a_page(seb)],
+        site=a_page(seb),
     )
     transport = httpx2.ASGITransport(app=app)  # type: ignore[arg-type]
     origin = "http://seb.example.org"

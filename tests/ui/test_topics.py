@@ -19,7 +19,7 @@ from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve.http_server import api_options, ui_options
-from seb_appliance.ui.app import routers
+from seb_appliance.ui.app import site
 from seb_appliance.ui.options import TopicChanges
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user, visitor
@@ -270,7 +270,7 @@ async def test_what_a_change_costs_is_told_where_somebody_knows_it(tmp_path: Pat
             status=nobody_asks,
             costs=nobody_asks,
             snapshot=nobody_asks,
-            pages=routers(seb.appliance.broker, options),
+            site=site(seb.appliance.broker, options),
         )
         transport = httpx2.ASGITransport(app=app)  # type: ignore[arg-type]
         origin = "http://seb.example.org"

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any, Final, Literal, get_args
 
 import msgspec
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import ASGIApp
 
 from seb_appliance.api.encoding.answers import Answer, json_answer
@@ -22,6 +21,7 @@ from seb_appliance.api.openapi.parameters import OF_PATH, Json
 from seb_appliance.api.server.auth import AnyRequest, Call, enter, enter_to_read
 from seb_appliance.api.server.bodies import read_json
 from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.server.places import Place
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.status import Status
 from seb_appliance.errors import (
@@ -235,16 +235,13 @@ class Route:
             return None
         return msgspec.json.Decoder(self.body[JSON].struct)
 
-    def served(self, services: Services) -> HTTPRouteHandler:
-        """The route as Litestar takes it."""
+    def served(self, services: Services) -> Place:
 
         async def handle(request: AnyRequest) -> ASGIApp:
             return await self.respond(RequestContext(services, request))
 
         path = _NAME.sub(lambda found: f"{{{found[1]}:{_kind(found[1])}}}", self.path)
-        return HTTPRouteHandler(
-            path, http_method=[self.method], status_code=200, name=self.operation_id
-        )(handle)
+        return self.method, path, handle
 
     async def respond(self, ctx: RequestContext) -> ASGIApp:
         if self.api_key:

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, cast
 
-from litestar import Litestar, Request, Response, Router
+from litestar import Litestar, Request, Response
 from litestar.enums import ScopeType
-from litestar.handlers import HTTPRouteHandler
 from litestar.types import (
     HTTPReceiveMessage,
     HTTPScope,
@@ -71,6 +70,7 @@ from seb_appliance.api.server.auth import (
     look_again,
 )
 from seb_appliance.api.server.options import ApiOptions
+from seb_appliance.api.server.places import AnswerError, App, Site, path_handlers
 from seb_appliance.api.server.plain_requests import PlainProtocol
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.broker import Broker
@@ -110,18 +110,11 @@ class Protocol:
     are its metrics."""
 
     routes: Sequence[Route]
-    answer_error: Callable[[Request[Any, Any, Any], Exception], Response[bytes]]
+    answer_error: AnswerError
     plain: PlainProtocol | None = None
     path_prefix: bytes | None = None
     begin: Callable[[Broker, ApiOptions], None] = lambda _broker, _options: None
     samples: Callable[[Broker, ApiOptions], Iterable[Sample]] = lambda _broker, _options: ()
-
-    def router(self, services: Services) -> Router:
-        return Router(
-            path="/",
-            route_handlers=[route.served(services) for route in self.routes],
-            exception_handlers={Exception: self.answer_error},
-        )
 
 
 def all_routes(protocols: Sequence[Protocol]) -> list[Route]:
@@ -142,10 +135,10 @@ def create_app(
     snapshot: Callable[[], Awaitable[int]],
     samples: Callable[[], Iterable[Sample]] = tuple,
     protocols: Sequence[Protocol] = (),
-    pages: Sequence[Router] = (),
+    site: Site | None = None,
 ) -> Api:
-    """The ASGI application. `pages` are not part of the API, and have their own error pages
-    and rules of paths."""
+    """The ASGI application. `site` is not part of the API, and has its own error pages and
+    rules of paths."""
     described = functools.cache(lambda: openapi(protocols))
     measured: list[Callable[[], Iterable[Sample]]] = [
         samples,
@@ -160,17 +153,18 @@ def create_app(
         lambda: itertools.chain.from_iterable(one() for one in measured),
         described,
     )
-    handlers: list[HTTPRouteHandler | Router] = [
-        *(route.served(services) for route in _ROUTES),
-        *(protocol.router(services) for protocol in protocols),
-        *pages,
-    ]
-    below = [page for page in pages if page.path != "/"]  # they answer for all that begins so
-    litestar = Litestar(
+    handlers = path_handlers(route.served(services) for route in _ROUTES)
+    for protocol in protocols:
+        places = (route.served(services) for route in protocol.routes)
+        handlers += path_handlers(places, protocol.answer_error)
+    if site is not None:
+        handlers += path_handlers(site.places, site.answer_error)
+    assert len({tuple(handler.paths) for handler in handlers}) == len(handlers)
+    litestar = App(
         route_handlers=handlers,
         openapi_config=None,  # routes/schema.py has it
         logging_config=None,  # the process sets logging up, once
-        exception_handlers={Exception: partial(_answer_unrouted, protocols, below)},
+        exception_handlers={Exception: partial(_answer_unrouted, protocols, site)},
         request_max_body_size=None,  # bodies.py counts, inflated bytes too
     )
     return Api(
@@ -180,24 +174,22 @@ def create_app(
         options.trusted_proxies,
         (
             *(protocol.path_prefix for protocol in protocols if protocol.path_prefix),
-            *(f"{page.path}/".encode() for page in below),
+            *([] if site is None else [f"{site.path}/".encode()]),
         ),
     )
 
 
 def _answer_unrouted(
     protocols: Sequence[Protocol],
-    pages: Sequence[Router],
+    site: Site | None,
     request: Request[Any, Any, Any],
     exception: Exception,
 ) -> Response[bytes]:
-    """The exception handler where a protocol's own, and that of pages, does not reach: paths and
+    """The exception handler where a protocol's own, and that of the site, does not reach: paths and
     methods without a route."""
     path = request.scope["raw_path"]
-    for page in pages:
-        if path.startswith(f"{page.path}/".encode()):
-            answered: Response[bytes] = page.exception_handlers[Exception](request, exception)
-            return answered
+    if site is not None and path.startswith(f"{site.path}/".encode()):
+        return site.answer_error(request, exception)
     for protocol in protocols:
         if protocol.path_prefix and path.startswith(protocol.path_prefix):
             return protocol.answer_error(request, exception)

@@ -34,7 +34,7 @@ from seb_appliance.ops.serve.ui_facts import (
     topic_costs,
 )
 from seb_appliance.protocols.subscriptions.page import page_of
-from seb_appliance.ui.app import routers as admin_pages
+from seb_appliance.ui.app import site
 from seb_appliance.ui.options import UiOptions
 
 _KEEP_ALIVE_S = 75  # longer than clients keep theirs: never closed under a request
@@ -119,7 +119,7 @@ class HttpServer(uvicorn.Server):
             status=lambda: status(appliance, appliance.broker.topics.totals()),
             snapshot=appliance.publish_snapshot,
             protocols=PROTOCOLS,
-            pages=admin_pages(appliance.broker, pages, sections(options)),
+            site=site(appliance.broker, pages, sections(options)),
             costs=lambda: cost(appliance.cost),
         )
         for protocol in PROTOCOLS:
