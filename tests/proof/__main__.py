@@ -2,6 +2,7 @@
 
     run [--scale S] [--anew] [--seed S] [--only PART …] [--minutes M]   all parts, or some
     replay SEED [--show]                                    one schedule of faults again
+    judge FILE                        the history.pickle of a failed unit, by all judges again
     report [--results DIR] [--out FILE]                     the page over all results
 
 Units that were done with the same seed are not done again, unless `--anew` says so. Of the scale
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import pickle
 import shutil
 import sys
 import time
@@ -22,8 +24,10 @@ from typing import get_args
 
 from tests.proof import schedules
 from tests.proof.away import AWAY
+from tests.proof.checker import violations
 from tests.proof.failpoints import FAILPOINTS
 from tests.proof.fuzzing import FUZZING
+from tests.proof.judges import judging
 from tests.proof.kills import KILLS
 from tests.proof.real_stores import REAL_STORES
 from tests.proof.recovery import RECOVERY
@@ -58,6 +62,8 @@ def _arguments() -> argparse.Namespace:
     again = doing.add_parser("replay")
     again.add_argument("schedule")
     again.add_argument("--show", action="store_true")
+    judge = doing.add_parser("judge")
+    judge.add_argument("history", type=Path)
     report = doing.add_parser("report")
     report.add_argument("--out", type=Path, default=FOLDER / "report.html")
     return parser.parse_args()
@@ -113,10 +119,20 @@ def _replay(seed: str, *, show: bool) -> int:
     return 0
 
 
+def _judge(file: Path) -> int:
+    history = pickle.loads(file.read_bytes())
+    found = [str(one) for one in violations(history)]
+    found += [text for one in judging.opinions(history) for text in one.violations]
+    print("\n".join(found) or "all properties hold")
+    return 1 if found else 0
+
+
 def main() -> int:
     given = _arguments()
     if given.doing == "replay":
         return _replay(given.schedule, show=given.show)
+    if given.doing == "judge":
+        return _judge(given.history)
     if given.doing == "report":
         print(write_report(given.results, given.out))
         return 0

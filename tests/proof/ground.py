@@ -4,6 +4,7 @@ what is done to them, and the history that is judged in the end."""
 from __future__ import annotations
 
 import asyncio
+import pickle
 import shutil
 import signal
 import time
@@ -50,7 +51,7 @@ _BUCKET_DID = {
 
 class Ground:
     """`seb` is the appliance in force. `faults`: what was done, by kind; those of the proxy are
-    counted there."""
+    counted there. A history that a judge refuses is kept."""
 
     def __init__(self, arena: Arena, seed: str) -> None:
         self.arena = arena
@@ -241,9 +242,13 @@ class Ground:
         live = state_digest(self.seb.data / "state.sqlite")
         for beginning, digest in (await self.arena.rebuilt_states()).items():
             history.rebuilt.append(Rebuilt(f"the state {beginning}", live, digest))
-        require(history)
-        self.opinions = await asyncio.to_thread(judging.opinions, history)
-        judging.require(self.opinions)
+        try:
+            require(history)
+            self.opinions = await asyncio.to_thread(judging.opinions, history)
+            judging.require(self.opinions)
+        except AssertionError:
+            (self.arena.folder / "history.pickle").write_bytes(pickle.dumps(history))
+            raise
         await self.arena.require_sound(self.seb)
 
     async def _compacted(self) -> None:
