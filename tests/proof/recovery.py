@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
 import time
 from pathlib import Path
@@ -19,12 +18,6 @@ from tests.support.process import starting_anew
 RECOVERY_S_MAX = 10.0
 """Of processor time, which on a machine that does nothing else is the time it takes."""
 _PER_REQUEST = 2_000
-
-
-def _processor_s(pid: int) -> float:
-    """What a process has used so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def run(unit: str, seed: str, folder: Path) -> Done:
@@ -51,7 +44,7 @@ async def run(unit: str, seed: str, folder: Path) -> Done:
         with starting_anew():  # as users do, whom the figure is for
             here.seb = here.arena.start("first", take_over=True)
         seconds = await here.seb.ready(START_S)
-        busy_s = _processor_s(here.seb.process.pid)
+        busy_s = here.seb.processor_s()
         here.serve_from(here.seb)
         acked_s = time.monotonic()
         await here.crowd.until_acked(1)

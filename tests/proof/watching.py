@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.proof.calling import Caller, Crowd
@@ -53,23 +54,39 @@ async def _produce(crowd: Crowd, name: str, number: int, every_s: float) -> None
 
 @dataclass
 class Memory:
-    """What a process held, as (second, MiB), second by second while `watch` runs; and how many
-    files and sockets."""
+    """What a process held, as (second, MiB), second by second while `watch` runs; how many files
+    and sockets; and its processor time with the number of writes that were acknowledged."""
 
     points: list[tuple[float, float]] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
+    work: list[tuple[float, int]] = field(default_factory=list)
 
-    async def watch(self, seb: SebProcess, every_s: float = 1.0) -> None:
+    async def watch(
+        self, seb: SebProcess, acked: Callable[[], int] = int, every_s: float = 1.0
+    ) -> None:
         began_s = time.monotonic()
         while seb.running:
             mib = seb.rss_bytes() / MIB
             self.points.append((round(time.monotonic() - began_s, 1), round(mib, 1)))
             self.files.append(seb.open_files())
+            self.work.append((seb.processor_s(), acked()))
             await asyncio.sleep(every_s)
 
     @property
     def peak_mib(self) -> float:
         return max(mib for _, mib in self.points)
+
+    def drift(self) -> float:
+        """Processor time for each write in the last quarter, as a multiple of the first one's."""
+        quarter = max(1, len(self.work) // 4)
+        (first_s, first), (last_s, last) = (
+            (end[0] - begin[0], end[1] - begin[1])
+            for begin, end in (
+                (self.work[0], self.work[quarter]),
+                (self.work[-quarter - 1], self.work[-1]),
+            )
+        )
+        return (last_s / last) / (first_s / first)
 
     def more_files(self) -> int:
         """Beyond the first quarter in the last one, each at its fewest: what is open for a moment

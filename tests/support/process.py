@@ -128,6 +128,11 @@ class SebProcess:
                 return int(line.split()[1]) * 1024
         raise AssertionError(f"no {field_name} of process {self.process.pid}")
 
+    def processor_s(self) -> float:
+        """Of all of its threads so far, without its children."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def open_files(self) -> int:
         """Files and sockets."""
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
