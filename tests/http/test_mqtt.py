@@ -205,6 +205,37 @@ async def test_subscribers_get_what_matches_from_mqtt_and_http(running):
         assert await old.packet() == (0xB0, b"\0\x0a")
 
 
+async def test_a_record_that_no_mqtt_client_could_send_stops_nobodys_messages(running):
+    async with connected(running, client_id="good") as good:
+        await good.subscribe("poisoned/#")
+        headers = {"mqtt-expires": "9" * 5_000, "mqtt-qos": "x", "mqtt-payload-format": "\0"}
+        for value, given in (("poison", headers), ("after", {})):
+            record = {"key": "poisoned/a", "value": value, "headers": given}
+            body = {"records": [record]}
+            sent = await running[0].client.post("/v1/topics/mqtt/records", json=body)
+            assert sent.status_code == 201
+        assert [(await good.message()).payload for _ in range(2)] == [b"poison", b"after"]
+
+
+async def test_a_bug_in_delivery_ends_the_subscribers_connections_so_that_they_come_again(
+    running, monkeypatch
+):
+    def fail(*_):
+        raise ValueError("a bug")
+
+    async with connected(running, client_id="ended") as client:
+        await client.subscribe("bug")
+        with monkeypatch.context() as patched:
+            patched.setattr(running[1].logs, "as_publish", fail)
+            body = {"records": [{"key": "bug", "value": "x"}]}
+            await running[0].client.post("/v1/topics/mqtt/records", json=body)
+            assert (await client.packet())[0] == 0xE0
+    async with connected(running, client_id="ended") as client:
+        await client.subscribe("bug")
+        await running[0].client.post("/v1/topics/mqtt/records", json=body)
+        assert (await client.message()).payload == b"x"
+
+
 async def test_a_subscriber_gets_at_most_its_receive_maximum_at_once(running):
     async with connected(running, client_id="s", receive_maximum=2) as subscriber:
         subscriber.send(subscribe("flow"))

@@ -125,6 +125,23 @@ async def test_a_session_comes_back_on_a_new_machine(tmp_path, monkeypatch):
         assert [(await client.message()).payload for _ in range(2)] == [b"sent", b"missed"]
 
 
+@pytest.mark.parametrize("member", ["filters", "shared"])
+async def test_a_session_that_somebody_else_wrote_does_not_prevent_the_start(tmp_path, member):
+    store = MemoryStore()
+    bad = {"topic_filter": {"filters": "a#", "shared": "$share/+/a"}[member], "qos": 9}
+    stored = {"expiry_s": 60, "filters": [], member: [[bad, 0]]}
+    async with serving(tmp_path, store=store) as (seb, _):
+        body = {"records": [{"key": "somebody/c", "value": stored}]}
+        await seb.client.post("/v1/topics/mqtt-sessions/records", json=body)
+        await seb.client.post(
+            "/v1/topics/mqtt-retained/records",
+            json={"records": [{"key": "r", "value": "x", "headers": {"mqtt-expires": "9" * 5000}}]},
+        )
+    async with serving(tmp_path, store=store) as both, connected(both) as client:
+        await client.subscribe("r")
+        assert (await client.message()).payload == b"x"
+
+
 async def test_clean_start_and_an_expiry_of_0_end_a_session(running):
     sessions = running[1].sessions
     before = sessions.count
