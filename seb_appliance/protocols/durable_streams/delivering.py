@@ -150,6 +150,7 @@ class StreamSubscriptions(Job):
                 streams=tuple(dict.fromkeys(map(topic_at, wanted.streams))),
                 base=base,
                 created_us=self._broker.clock.wall_us(),
+                owner=by.owner,
             )
             await self._link(name, Links.of(stored).cover, by)
             await self._store(name, stored, by)
