@@ -50,7 +50,8 @@ NO_PAGES = ("application/json", "application/problem+json", "application/octet-s
 ABSENT = {
     "topic": "target.absent", "group": "target.absent", "queue": "target.absent",
     "path": "target/absent",
-    "api_key_id": "abcdefgh", "inlet": "target.absent", "table": "target.absent", "subscription": "target.absent",
+    "api_key_id": "abcdefgh", "inlet": "target.absent", "table": "target.absent",
+    "subscription": "target.absent",
 }  # fmt: skip
 
 
