@@ -274,7 +274,9 @@ class StreamSubscriptions(Job):
         timeout_s = min(_TIMEOUT_S, settings.lease_ttl_ms / 1_000)
         target = Target.of(settings.webhook.url)
         with self._broker.pending.reserve(OPERATOR, len(body)):
-            answered = await self._sender.post(target, head, body, timeout_s)
+            answered = await self._sender.post(
+                target, head, body, timeout_s, owner=found.stored.owner
+            )
         if answered.status not in _SUCCESS:
             raise DeliveryError(f"the webhook answered {answered.status}")
         with contextlib.suppress(msgspec.DecodeError):
