@@ -228,12 +228,12 @@ async def list_subscriptions(ctx: RequestContext) -> object:
 async def set_subscription(ctx: RequestContext) -> object:
     wanted: SubscriptionWanted = ctx.body
     name = check_topic_name(queue_of(ctx), "subscription")
-    authorize_topics(ctx, wanted.topics or ())
+    await authorize_topics(ctx, wanted.topics or ())
     try:
         for operation in ("manage", "consume"):
             await authorize_queue(ctx, operation)
         settings = ctx.broker.queues.get(name).settings
-        authorize_topics(ctx, wanted.topics or settings.topics)
+        await authorize_topics(ctx, wanted.topics or settings.topics)
         if settings.dead_letter is not None and wanted.topics not in (None, settings.topics):
             ctx.broker.authorize(ctx.call.key, "produce", settings.dead_letter)
     except QueueNotFoundError:
