@@ -149,6 +149,22 @@ async def test_subscriptions_of_one_api_key_leave_room_for_others(seb, monkeypat
             assert one.held_by(made["api_key_id"]) == 0
 
 
+async def test_a_lease_of_somebody_else_on_its_group_holds_up_no_worker(seb):
+    body = {"name": "s", "grants": [{"operation": "consume", "topics": "elsewhere"}]}
+    made = (await seb.client.post("/v1/api-keys", json=body)).json()
+    async with seb.client_with(made["secret"]) as stranger:
+        lease = {"holder": "stranger", "ttl_ms": 60_000}
+        got = await stranger.post("/v1/groups/ds.leased/lease", json=lease)
+        assert got.status_code == 200
+    await put(seb, "leased/a", 1)
+    await pool(seb, "leased")
+    await append(seb, "leased/a", 2)
+    await woken(seb, "leased", 1)
+    claimed = await claim(seb, "leased")
+    await act(seb, "leased", claimed, acks=acks(claimed), done=True)
+    assert await cursors(seb, "leased") == {"leased/a": 2}
+
+
 async def test_a_key_that_may_do_nothing_with_its_streams_learns_of_no_subscription(seb):
     await put(seb, "hidden/plan")
     await pool(seb, "hidden")

@@ -204,7 +204,7 @@ class StreamSubscriptions(Job):
         with await self._broker.follow_many(wants, by.owner) as follower:
             ends = {topic.name: topic.log_end_offset for topic in follower.topics.values()}
         if ends:
-            commit = Commit(group_of(name), ends, allow_backward=True)
+            commit = Commit(group_of(name), ends, allow_backward=True, heeds_lease=False)
             await self._broker.groups.commit(commit, self._broker.pending.reserve(by.owner, 0), by)
 
     async def _store(self, name: str, stored: StoredSubscription, by: Actor) -> None:

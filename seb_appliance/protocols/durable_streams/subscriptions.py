@@ -266,7 +266,7 @@ class Subscription:
         made again, CommitBackwardError, CommitBeyondEndError, and what an append raises."""
         offsets = {link.topic: link.end for link in links}
         ids = {link.topic: link.topic_id for link in links}
-        commit = Commit(group_of(self.name), offsets, topic_ids=ids)
+        commit = Commit(group_of(self.name), offsets, topic_ids=ids, heeds_lease=False)
         broker, wake = self._tools.broker, self.wake
         patience_ms = None  # its worker should know before its lease ends
         if wake is not None and wake.until_s is not None:
