@@ -147,7 +147,11 @@ class Dispatcher:
 
     async def _send(self, message: Publish, origin: str, place: Place) -> None:
         receivers = dict[Subscriber, list[Subscription]]()
-        for owner, (subscription, since) in self._filters.match(message.topic):
+        for found in self._filters.steps(message.topic):
+            if found is None:
+                await asyncio.sleep(0)
+                continue
+            owner, (subscription, since) = found
             connection: Subscriber = owner  # type: ignore[assignment]
             mine = subscription.no_local and origin == connection.client_id
             if mine or place.offset < since.get(place.topic_id, 0):
