@@ -18,8 +18,6 @@ from seb_appliance.broker.lake.names import HINT, metadata_name
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import ObjectExistsError, OutcomeUnknownError
 from seb_appliance.failpoints import NO_FAILPOINTS
-from seb_appliance.formats.api_key_members import Grant
-from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.jobs.lake.work import TableWork
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.rewriting import ObjectRewriter
@@ -136,23 +134,6 @@ async def test_a_budget_that_stretches_windows_makes_commits_rarer_too(tmp_path:
         await here.seb.client.patch(TOPIC, json={"table_lag_ms": 60_000})
         assert lags.wanted_s(broker.topics.all()[0].settings) == 60
         assert await commits.next_append(lambda _: False) is not None
-
-
-async def test_topics_of_one_api_key_leave_room_for_tables_of_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(limits, "TABLES_MAX", 4)
-    async with ground(tmp_path) as here:
-        broker = here.seb.appliance.broker
-        grants = (Grant(operation="manage"),)
-        greedy, other = [(await broker.access.create(name, grants))[0] for name in ("g", "o")]
-        for name, key in (("g1", greedy), ("g2", greedy), ("g3", greedy), ("o", other)):
-            await broker.topics.create(name, TopicSettings(table="iceberg"), Actor.of_key(key))
-        await here.make()
-        while await broker.table_commits.set_next():
-            pass
-        made = [one.head.definition.name for one in broker.tables.all()]
-        assert sorted(made) == ["g1", "g2", "o", "orders"]
 
 
 async def test_an_idle_table_makes_no_requests(tmp_path: Path):

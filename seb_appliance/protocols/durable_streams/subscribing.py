@@ -34,7 +34,6 @@ from seb_appliance.errors import (
     ForbiddenError,
     LeaseHeldError,
     NotFoundError,
-    RefusedError,
     StaleGenerationError,
     StreamConflictError,
     TopicNotFoundError,
@@ -61,6 +60,7 @@ from seb_appliance.protocols.durable_streams.wire import (
     enter,
     offset_token,
     parse_offset,
+    told,
 )
 
 _CHANGES: Final = ("manage", "consume")  # the grants of who makes and changes it
@@ -149,12 +149,6 @@ _SUBSCRIPTION: Final = {
 _WAKE: Final = {"wake_id": "w_3kTqN0", "generation": 1_048_583}
 _CLAIM: Final = {**_WAKE, "token": "…", "streams": [_PENDING], "lease_ttl_ms": 30_000}
 _DONE: Final = {**_WAKE, "acks": [{"stream": "chat/room-1", "offset": _OFFSET}], "done": True}
-
-
-def told(error: RefusedError, code: str, **members: Any) -> RefusedError:
-    """The error with the member `error` that the protocol asks for."""
-    error.data["error"] = {"code": code, "message": error.detail, **members}
-    return error
 
 
 def _service(services: Services) -> StreamSubscriptions:
