@@ -57,9 +57,7 @@ GROUPS_MAX: Final = 100_000
 OFFSETS_PER_COMMIT_MAX: Final = 10_000
 COMMIT_METADATA_CHARACTERS_MAX: Final = 4_096
 COMMIT_BYTES_MAX: Final = 4 * MIB  # body of a commit
-COMMITTED_OFFSETS_BYTES_MAX: Final = (
-    64 * MIB
-)  # of all groups: 256 bytes for each offset, plus metadata
+COMMITTED_OFFSETS_BYTES_MAX: Final = 64 * MIB  # 256 bytes for each offset, plus metadata
 GROUPS_PER_PAGE_DEFAULT: Final = 100
 GROUPS_PER_PAGE_MAX: Final = 500
 GROUPS_PER_PAGE_LOOKED_AT: Final = 1_000  # groups, and rows of groups, examined for one page
@@ -244,6 +242,7 @@ MQTT_CONNECTIONS_MAX: Final = 20_000
 MQTT_CONNECT_BYTES_MAX: Final = 128 * KIB
 MQTT_PACKET_BYTES_MAX: Final = MIB
 MQTT_PROPERTIES_MAX: Final = 200  # of one packet
+MQTT_FILTERS_PER_PACKET_MAX: Final = 1_000
 MQTT_CLIENT_ID_BYTES_MAX: Final = 256
 MQTT_TOPIC_BYTES_MAX: Final = KIB  # of a topic or a filter
 MQTT_LEVELS_MAX: Final = 32

@@ -179,7 +179,7 @@ class Broker:
         self.authorize, self.may = self.access.authorize, self.access.may
         self.accounts = Accounts(catalog.users, writes, clock=clock)
         self.tables = catalog.tables
-        self.documents = Documents(catalog.documents, writes, clock=clock)
+        self.documents = Documents(catalog.documents, writes, clock=clock, shares=shares)
         group_admission = GroupAdmission(admission, catalog.groups, clock)
         self.appends = Appends(
             catalog,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import struct
+
 import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
+from tests.support import kafka_member
 from tests.support.kafka_client import NAMED, api_key, connected, serving
 from tests.unit.protocols.kafka.record_sets import Sent, made
 
@@ -35,6 +38,67 @@ def offsets(*given, name="orders"):
         for index, offset, *metadata in given
     ]
     return [{"name": name, "partitions": parts}]
+
+
+def metadata_of(*topics):
+    """What a consumer says of itself that subscribes to them."""
+    names = b"".join(struct.pack(">h", len(one)) + one.encode() for one in topics)
+    return struct.pack(">hi", 0, len(topics)) + names + bytes(4)
+
+
+async def asks_to_join(client, group, *topics):
+    """The code."""
+    answer = await client.call(
+        "JoinGroup",
+        group_id=group,
+        session_timeout_ms=10_000,
+        rebalance_timeout_ms=10_000,
+        member_id="",
+        group_instance_id=None,
+        protocol_type="consumer",
+        protocols=[{"name": "range", "metadata": metadata_of(*topics)}],
+    )
+    return answer["error_code"]
+
+
+@pytest.mark.parametrize("has_committed", [True, False])
+async def test_a_key_that_may_read_none_of_a_groups_topics_finds_no_such_group(
+    running, has_committed
+):
+    name = f"theirs.{has_committed}"
+    theirs = await api_key(running, ("consume", "orders", name))
+    strangers = await api_key(running, ("consume", "elsewhere"))
+    port = running[1].port
+    async with (
+        kafka_member.connected(port, theirs["secret"]) as member,
+        connected(running, theirs["secret"]) as colleague,
+        connected(running, strangers["secret"]) as stranger,
+    ):
+        member_id = await member.join(name, ["orders"], {"orders": [0]})
+        own = {"generation_id": 1, "member_id": member_id, "group_instance_id": None}
+        if has_committed:
+            assert await commit(member, name, (0, 3), **own) == [ErrorCode.NONE]
+            assert await committed(member, name) == {("orders", 0): (3, "")}
+        assert await committed(stranger, name) == {}
+        listed = [one["group_id"] for one in (await stranger.call("ListGroups"))["groups"]]
+        assert name not in listed
+        (shown,) = (await stranger.call("DescribeGroups", groups=[name]))["groups"]
+        (missing,) = (await stranger.call("DescribeGroups", groups=["no-group"]))["groups"]
+        assert shown == {**missing, "group_id": name}
+        left = await stranger.call("LeaveGroup", group_id=name, members=[{**own, "reason": None}])
+        assert left["error_code"] == ErrorCode.GROUP_AUTHORIZATION_FAILED
+        refused = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        assert await asks_to_join(stranger, name, "orders") == refused
+        assert (await member.call("Heartbeat", group_id=name, **own))["error_code"] == 0
+        assert await asks_to_join(colleague, name, "orders") == ErrorCode.MEMBER_ID_REQUIRED
+
+
+async def test_two_api_keys_that_may_read_a_topic_begin_a_group_together(running):
+    keys = [await api_key(running, ("consume", "orders")) for _ in range(2)]
+    for key in keys:
+        async with connected(running, key["secret"]) as client:
+            code = await asks_to_join(client, "together", "orders")
+            assert code == ErrorCode.MEMBER_ID_REQUIRED
 
 
 async def commit(client, group, *given, version=None, name="orders", **member):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
+from unittest.mock import ANY
 
 import pytest
 import pytest_asyncio
@@ -203,6 +204,56 @@ async def test_subscribers_get_what_matches_from_mqtt_and_http(running):
         assert (await old.message()).payload == b"4"
         old.send(codec.packet(codec.UNSUBSCRIBE, b"\0\x0a" + codec.text("house/+/temp"), 2))
         assert await old.packet() == (0xB0, b"\0\x0a")
+
+
+async def test_a_record_that_no_mqtt_client_could_send_stops_nobodys_messages(running):
+    async with connected(running, client_id="good") as good:
+        await good.subscribe("poisoned/#")
+        headers = {"mqtt-expires": "9" * 5_000, "mqtt-qos": "x", "mqtt-payload-format": "\0"}
+        for value, given in (("poison", headers), ("after", {})):
+            record = {"key": "poisoned/a", "value": value, "headers": given}
+            body = {"records": [record]}
+            sent = await running[0].client.post("/v1/topics/mqtt/records", json=body)
+            assert sent.status_code == 201
+        assert [(await good.message()).payload for _ in range(2)] == [b"poison", b"after"]
+
+
+async def test_a_packet_of_many_filters_holds_up_nobody(running):
+    async with connected(running, client_id="many") as many:
+        for count in (limits.MQTT_FILTERS_PER_PACKET_MAX, limits.MQTT_FILTERS_PER_PACKET_MAX + 1):
+            named = [codec.text(f"many/{i}/#") for i in range(count)]
+            body = struct.pack(">H", 9) + b"\0" + b"".join(one + b"\1" for one in named)
+            many.send(codec.packet(codec.SUBSCRIBE, body, 2))
+            if count > limits.MQTT_FILTERS_PER_PACKET_MAX:
+                assert await many.packet() == (0xE0, ANY)
+                break
+            turns = 0
+            answering = asyncio.create_task(many.packet())
+            while not answering.done():
+                await asyncio.sleep(0)
+                turns += 1
+            first, body = await answering
+            assert (first, body[3:]) == (0x90, b"\1" * count)
+            assert turns > 20, "in one step there would be a few"
+
+
+async def test_a_bug_in_delivery_ends_the_subscribers_connections_so_that_they_come_again(
+    running, monkeypatch
+):
+    def fail(*_):
+        raise ValueError("a bug")
+
+    async with connected(running, client_id="ended") as client:
+        await client.subscribe("bug")
+        with monkeypatch.context() as patched:
+            patched.setattr(running[1].logs, "as_publish", fail)
+            body = {"records": [{"key": "bug", "value": "x"}]}
+            await running[0].client.post("/v1/topics/mqtt/records", json=body)
+            assert (await client.packet())[0] == 0xE0
+    async with connected(running, client_id="ended") as client:
+        await client.subscribe("bug")
+        await running[0].client.post("/v1/topics/mqtt/records", json=body)
+        assert (await client.message()).payload == b"x"
 
 
 async def test_a_subscriber_gets_at_most_its_receive_maximum_at_once(running):

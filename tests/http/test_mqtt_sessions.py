@@ -125,6 +125,39 @@ async def test_a_session_comes_back_on_a_new_machine(tmp_path, monkeypatch):
         assert [(await client.message()).payload for _ in range(2)] == [b"sent", b"missed"]
 
 
+async def test_a_lease_of_somebody_else_on_its_group_keeps_no_client_out(running):
+    seb = running[0]
+    body = {"name": "s", "grants": [{"operation": "consume", "topics": "elsewhere"}]}
+    made = (await seb.client.post("/v1/api-keys", json=body)).json()
+    group = f"mqtt.{client_of(running, 'leased')[0]}.leased"
+    async with seb.client_with(made["secret"]) as stranger:
+        lease = {"holder": "stranger", "ttl_ms": 60_000}
+        got = await stranger.post(f"/v1/groups/{group}/lease", json=lease)
+        assert got.status_code == 200
+    await publish(running, "leased", b"before")
+    async with connected(running, client_id="leased", **kept()) as client:
+        assert await client.subscribe("leased") == 1
+        await publish(running, "leased", b"x")
+        assert (await client.message()).payload == b"x"
+
+
+@pytest.mark.parametrize("member", ["filters", "shared"])
+async def test_a_session_that_somebody_else_wrote_does_not_prevent_the_start(tmp_path, member):
+    store = MemoryStore()
+    bad = {"topic_filter": {"filters": "a#", "shared": "$share/+/a"}[member], "qos": 9}
+    stored = {"expiry_s": 60, "filters": [], member: [[bad, 0]]}
+    async with serving(tmp_path, store=store) as (seb, _):
+        body = {"records": [{"key": "somebody/c", "value": stored}]}
+        await seb.client.post("/v1/topics/mqtt-sessions/records", json=body)
+        await seb.client.post(
+            "/v1/topics/mqtt-retained/records",
+            json={"records": [{"key": "r", "value": "x", "headers": {"mqtt-expires": "9" * 5000}}]},
+        )
+    async with serving(tmp_path, store=store) as both, connected(both) as client:
+        await client.subscribe("r")
+        assert (await client.message()).payload == b"x"
+
+
 async def test_clean_start_and_an_expiry_of_0_end_a_session(running):
     sessions = running[1].sessions
     before = sessions.count

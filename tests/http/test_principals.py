@@ -38,7 +38,10 @@ NOT_THERE = {
     "pauseSubscription", "resumeSubscription", "replaySubscription",
 }  # fmt: skip
 # To whoever may not manage its topic, or consume it.
-NOT_THERE_AT_ALL = {"getInlet", "deleteInlet", "icebergTable", "icebergMetrics"}
+NOT_THERE_AT_ALL = {
+    "getInlet", "deleteInlet", "icebergTable", "icebergMetrics",
+    "getStreamSubscription", "deleteStreamSubscription", "linkStreams", "unlinkStream", "claimWake",
+}  # fmt: skip
 LEASES = {"takeLease", "releaseLease"}  # of a group that is not there are anybody's
 # `text/plain`: the Go broker's, metrics, and what the stream of these tests says of itself.
 NO_PAGES = ("application/json", "application/problem+json", "application/octet-stream",
@@ -48,6 +51,7 @@ ABSENT = {
     "topic": "target.absent", "group": "target.absent", "queue": "target.absent",
     "path": "target/absent",
     "api_key_id": "abcdefgh", "inlet": "target.absent", "table": "target.absent",
+    "subscription": "target.absent",
 }  # fmt: skip
 
 

@@ -32,6 +32,34 @@ async def end(seb: RunningAppliance, verb: str, *taken: dict[str, Any], **more: 
     return results
 
 
+async def test_others_have_turns_while_patterns_are_compared_with_grants(tmp_path: Path):
+    async with running_appliance(tmp_path / "data") as seb:
+        grants = [{"operation": o, "topics": "m.**"} for o in ("manage", "consume")]
+        made = await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants})
+        longest_s = 0.0
+
+        async def watch() -> None:
+            nonlocal longest_s
+            loop = asyncio.get_running_loop()
+            while True:
+                before_s = loop.time()
+                await asyncio.sleep(0)
+                longest_s = max(longest_s, loop.time() - before_s)
+
+        async with seb.client_with(made.json()["secret"]) as client:
+            await client.get("/v1/queues")
+            watching = asyncio.create_task(watch())
+            wild = ".".join(["m", *["**"] * 38])
+            began_s = asyncio.get_running_loop().time()
+            for i in range(3):
+                body = {"topics": [f"{wild}.{i}.{j}" for j in range(limits.QUEUE_PATTERNS_MAX)]}
+                answer = await client.put("/v1/queues/q", json=body)
+                assert answer.status_code in (200, 201), answer.text
+            took_s = asyncio.get_running_loop().time() - began_s
+            watching.cancel()
+        assert longest_s < took_s / 6, "half of a request, if a grant were compared in one step"
+
+
 async def test_a_queue_hands_records_out_and_keeps_what_was_acknowledged(tmp_path: Path):
     bucket = f"file://{tmp_path / 'bucket'}"
     async with running_appliance(tmp_path / "data", bucket=bucket) as seb:

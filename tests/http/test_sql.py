@@ -104,6 +104,20 @@ async def test_a_table_whose_topic_must_not_be_read_does_not_exist(tmp_path: Pat
         assert await sql.rows("SELECT 1", key=key) == [[1]]
 
 
+async def test_topics_that_somebody_named_like_a_table_change_no_statement(tmp_path: Path):
+    async with ground(tmp_path) as sql:
+        for topic in ("orders_eu", "ORDERS.EU", "e"):
+            made = await sql.seb.client.put(f"/v1/topics/{topic}", json={"table": "iceberg"})
+            assert made.status_code == 201, made.text
+            await sql.seb.client.post(f"/v1/topics/{topic}/records", content=b"x")
+        await sql.settle()
+        for name in ("orders_eu", '"Orders.eu"'):
+            found = (await sql.ask(f"SELECT count(*) FROM {name}")).json()
+            assert found["rows"] == [[20]]
+            assert "e" not in found["next_offsets"]
+        assert await sql.rows("SELECT count(*) FROM e") == [[1]]
+
+
 async def test_one_key_leaves_room_for_others(tmp_path: Path):
     async with ground(tmp_path) as sql:
         queries = sql.seb.appliance.broker.sql

@@ -125,6 +125,73 @@ async def test_streams_that_exist_are_followed_from_their_end_and_later_ones_fro
     assert await cursors(seb, "old") == {"old/a": 2, "old/b": 1}
 
 
+def share(seb, name):
+    return next(one for one in seb.appliance.broker.shares if one.name == name)
+
+
+async def test_subscriptions_of_one_api_key_leave_room_for_others(seb, monkeypatch):
+    await put(seb, "greedy/wake")
+    grants = [{"operation": o, "topics": "greedy.**"} for o in ("manage", "consume", "produce")]
+    body = {"name": "greedy", "grants": grants}
+    made = (await seb.client.post("/v1/api-keys", json=body)).json()
+    followers, documents = share(seb, "followers"), share(seb, "documents")
+    for one in (followers, documents):
+        monkeypatch.setattr(one, "limit", one.used + 4)
+    wanted = {"type": "pull-wake", "pattern": "greedy/x/*", "wake_stream": "greedy/wake"}
+    async with seb.client_with(made["secret"]) as greedy:
+        got = [await greedy.put(f"{SUBSCRIPTIONS}/greedy{i}", json=wanted) for i in range(3)]
+        assert [one.status_code for one in got] == [201, 201, 429]
+        for one in (followers, documents):
+            assert one.held_by(made["api_key_id"]) == 2
+        for i in range(2):
+            assert (await greedy.delete(f"{SUBSCRIPTIONS}/greedy{i}")).status_code == 204
+        for one in (followers, documents):
+            assert one.held_by(made["api_key_id"]) == 0
+
+
+async def test_a_lease_of_somebody_else_on_its_group_holds_up_no_worker(seb):
+    body = {"name": "s", "grants": [{"operation": "consume", "topics": "elsewhere"}]}
+    made = (await seb.client.post("/v1/api-keys", json=body)).json()
+    async with seb.client_with(made["secret"]) as stranger:
+        lease = {"holder": "stranger", "ttl_ms": 60_000}
+        got = await stranger.post("/v1/groups/ds.leased/lease", json=lease)
+        assert got.status_code == 200
+    await put(seb, "leased/a", 1)
+    await pool(seb, "leased")
+    await append(seb, "leased/a", 2)
+    await woken(seb, "leased", 1)
+    claimed = await claim(seb, "leased")
+    await act(seb, "leased", claimed, acks=acks(claimed), done=True)
+    assert await cursors(seb, "leased") == {"leased/a": 2}
+
+
+async def test_a_key_that_may_do_nothing_with_its_streams_learns_of_no_subscription(seb):
+    await put(seb, "hidden/plan")
+    await pool(seb, "hidden")
+    body = {"name": "s", "grants": [{"operation": "consume", "topics": "elsewhere"}]}
+    body["grants"].append({"operation": "manage", "topics": "elsewhere"})
+    made = (await seb.client.post("/v1/api-keys", json=body)).json()
+    async with seb.client_with(made["secret"]) as stranger:
+        for method, path, sent in (
+            ("GET", "", None),
+            ("DELETE", "", None),
+            ("POST", "/claim", {"worker": "w"}),
+            ("POST", "/streams", {"streams": ["elsewhere"]}),
+            ("DELETE", "/streams/hidden/plan", None),
+        ):
+            answers = []
+            for name in ("hidden", "absent"):
+                url = f"{SUBSCRIPTIONS}/{name}{path}"
+                got = await stranger.request(method, url, json=sent)
+                answers.append((got.status_code, got.json()["detail"].replace(name, "?")))
+            assert answers[0] == answers[1], (method, path)
+        wanted = {"type": "webhook", "pattern": "elsewhere", "webhook": {"url": "https://a.eu/"}}
+        got = await stranger.put(f"{SUBSCRIPTIONS}/hidden", json=wanted)
+        assert got.status_code == 403
+        assert "hidden/" not in got.text
+        assert "hidden." not in got.text
+
+
 async def test_one_worker_has_the_lease_and_a_release_wakes_the_next_one(seb):
     await pool(seb, "one")
     await put(seb, "one/a", 1)
@@ -309,7 +376,7 @@ async def test_a_key_subscribes_only_to_what_it_may_read(seb):
         got = await seb.client.request(
             method, f"{SUBSCRIPTIONS}/not-theirs{more}", json=body, headers=key
         )
-        assert got.status_code == 403
+        assert got.status_code == 404
 
 
 async def test_paths_of_the_protocol_are_no_streams(seb):

@@ -79,6 +79,25 @@ async def test_a_record_that_fails_too_often_becomes_a_dead_letter(seb, receiver
     assert letter["headers"]["seb-dead-reason"] == "max_deliveries"
 
 
+async def test_other_topics_of_a_queue_with_dead_letters_need_a_grant_for_these(seb):
+    for topic in ("guarded", "others"):
+        await seb.client.put(f"/v1/topics/{topic}", json={})
+    queue = {"topics": ["guarded"], "dead_letter": "guarded-dead"}
+    assert (await seb.client.put("/v1/queues/guarded", json=queue)).status_code == 201
+    grants = [
+        {"operation": operation, "topics": topic}
+        for operation in ("manage", "consume")
+        for topic in ("guarded", "others")
+    ]
+    made = await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants})
+    async with seb.client_with(made.json()["secret"]) as client:
+        for topics, status in ((["guarded", "others"], 403), (["guarded"], 201), (None, 200)):
+            asked = {"url": "https://a.example/", **({"topics": topics} if topics else {})}
+            got = await client.put("/v1/subscriptions/guarded", json=asked)
+            assert got.status_code == status, got.text
+    assert (await seb.client.delete("/v1/subscriptions/guarded")).status_code == 204
+
+
 @pytest.mark.parametrize("status", [429, 503])
 @pytest.mark.parametrize("form", ["seconds", "date"])
 async def test_a_receiver_may_ask_for_a_pause_that_counts_against_no_record(

@@ -1,12 +1,14 @@
 """What protocols keep in the journal: a JSON document under a kind and a name, such as an inlet.
 
-The broker stores documents and does not read them.
+The broker stores documents and reads nothing of them but their `owner`, whose share they take.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
+
+import msgspec
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Action, Actor, AuditedWrites, RowsAhead
@@ -15,18 +17,28 @@ from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.ports import DocumentRow
+from seb_appliance.broker.shares import OPERATOR, AllShares
 from seb_appliance.clock import Clock
-from seb_appliance.errors import BadRequestError, NotFoundError
+from seb_appliance.errors import NotFoundError, SebError
 from seb_appliance.formats.operations import DocumentRemoved, DocumentSet
 
 # Kinds that no operator makes: they are not in the audit, and their protocols bound them.
 KEPT_KINDS: Final = frozenset({"kafka_transactional_id"})
 
 
+class _Owned(msgspec.Struct):
+    owner: str = OPERATOR
+
+
+_owned: Final = msgspec.json.Decoder(_Owned).decode
+
+
 class Documents:
     """`get` returns the same object until the document changes."""
 
-    def __init__(self, rows: DocumentRows, writes: Writes, *, clock: Clock) -> None:
+    def __init__(
+        self, rows: DocumentRows, writes: Writes, *, clock: Clock, shares: AllShares
+    ) -> None:
         self.get = rows.get
         self._rows = rows
         self._writes = AuditedWrites(writes)
@@ -37,6 +49,13 @@ class Documents:
             {_text(row.kind, row.name): row for row in rows.all()},
             lambda text: NotFoundError(f"There is no {text[:150]}."),
         )
+        remedy = "Delete those that nobody needs."
+        self._shares = shares.declare(
+            "documents", limits.DOCUMENTS_MAX, "inlets and subscriptions", remedy
+        )
+        for row in rows.all():
+            if row.kind not in KEPT_KINDS:
+                self._shares.take_anyway(_owner_of(row.document), 1)
 
     def of_kind(self, kind: str) -> list[DocumentRow]:
         """By name."""
@@ -49,11 +68,6 @@ class Documents:
     def _tell(self, kind: str) -> None:
         if (changed := self._watching.get(kind)) is not None:
             changed()
-
-    @property
-    def _made(self) -> int:
-        """How many operators have made."""
-        return sum(row.kind not in KEPT_KINDS for row in self._ahead.rows.values())
 
     async def keep(
         self, kind: str, name: str, document: str, owner: str, forgotten: Iterable[str] = ()
@@ -77,16 +91,22 @@ class Documents:
         self, kind: str, name: str, document: str, by: Actor, shown: Mapping[str, Any]
     ) -> bool:
         """Store it; whether there was none of that name. `shown`: what the audit shows of it,
-        without secrets. Raises BadRequestError for too many."""
+        without secrets. Raises BadRequestError, ShareExceededError for too many."""
         event = DocumentSet(kind=kind, name=name, document=document, set_us=self._clock.wall_us())
         made = False
 
         def admit(window: Window) -> Action:
             nonlocal made
-            made = _text(kind, name) not in self._ahead.rows
-            if made and self._made >= limits.DOCUMENTS_MAX:
-                full = BadRequestError(f"There are {limits.DOCUMENTS_MAX} of them already.")
-                raise Refusal(full, None)
+            before, owner = self._ahead.rows.get(_text(kind, name)), _owner_of(document)
+            made = before is None
+            if before is None:
+                try:
+                    self._shares.take(owner, 1)
+                except SebError as error:
+                    raise Refusal(error, None) from None
+            else:
+                self._shares.give_back(_owner_of(before.document), 1)
+                self._shares.take_anyway(owner, 1)
             row = DocumentRow(kind, name, document, event.set_us)
             self._ahead.change(window, _text(kind, name), row, event)
             return Action(f"{kind}_{'created' if made else 'changed'}", kind, name, None, shown)
@@ -99,7 +119,8 @@ class Documents:
         """Raises NotFoundError."""
 
         def admit(window: Window) -> Action:
-            self._ahead.find(_text(kind, name))
+            row = self._ahead.find(_text(kind, name))
+            self._shares.give_back(_owner_of(row.document), 1)
             self._ahead.change(
                 window, _text(kind, name), None, DocumentRemoved(kind=kind, name=name)
             )
@@ -111,3 +132,10 @@ class Documents:
 
 def _text(kind: str, name: str) -> str:
     return f"{kind} {name!r}"
+
+
+def _owner_of(document: str) -> str:
+    try:
+        return _owned(document).owner
+    except msgspec.DecodeError:
+        return OPERATOR

@@ -69,6 +69,8 @@ class Authorizer:
                 self._compiled.popitem(last=False)
         if compiled.is_admin:
             return True
+        if topic is not None and len(topic) > limits.NAME_LENGTH_MAX:
+            return compiled.cover(operation, topic, group)  # too long to be kept
         asked = (compiled.number, operation, topic, group)
         decided = self._decided.get(asked)
         if decided is None:

@@ -44,7 +44,8 @@ from seb_appliance.formats.operations import (
 class Commit:
     """A requested commit, by topic name. `expected` makes it compare-and-set for the topics it
     names (None: no offset committed yet). `topic_ids`: the topic must still have this id.
-    `strictly_forward`: every offset must grow, so that a blind retry is refused."""
+    `strictly_forward`: every offset must grow, so that a blind retry is refused. `heeds_lease`
+    False: of a cursor that the appliance keeps, which no lease of anybody holds up."""
 
     group: str
     offsets: Mapping[str, int]
@@ -54,6 +55,7 @@ class Commit:
     generation: int | None = None
     allow_backward: bool = False
     strictly_forward: bool = False
+    heeds_lease: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class GroupAdmission:
     def check_commit(self, commit: Commit, now_s: float, by: Actor) -> tuple[CommittedOffset, ...]:
         """What the commit would store. Raises Refusal."""
         after = self._changed_in(commit.group)
-        self._check_lease(commit.group, commit.generation, now_s)
+        if commit.heeds_lease:
+            self._check_lease(commit.group, commit.generation, now_s)
         self._check_room(commit.group, by)
         offsets = []
         for name, offset in commit.offsets.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from math import inf
 from typing import Final
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Action, Actor, AuditedWrites
+from seb_appliance.broker.access.grants import grants_admin
 from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
@@ -36,6 +38,7 @@ from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.settings import BrokerSettings
+from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.upkeep.rewrite_jobs import SectionPlace
@@ -97,20 +100,32 @@ class TableCommits:
     # --- what a table is ---
 
     async def set_next(self) -> bool:
-        """Make or change one table whose topic asks for it; False if all are as asked."""
+        """Make or change one table whose topic asks for it; False if all are as asked, or wait for
+        room: whoever made the topics of tables leaves as much for others, as in `Shares`."""
+        tables = {one.head.definition.topic_id: one for one in self._tables.all()}
+        topics = map(self._catalog.find_id, tables)
+        held = Counter(OPERATOR if topic is None else self._owner(topic) for topic in topics)
+        free_after = limits.TABLES_MAX - len(tables) - 1
         async for topic in in_slices(self._catalog.topics()):
             if topic.deleted or not topic.settings.table_formats:
                 continue
-            table = self._tables.of_topic(topic.topic_id)
-            if table is not None and not self._may_change(table.head):
+            table = tables.get(topic.topic_id)
+            if table is not None and self._tables.get(table.head.table_id) is not table:
+                continue  # dropped meanwhile
+            owner = self._owner(topic)
+            needs = 0 if owner == OPERATOR else held[owner] + 1
+            if free_after < needs if table is None else not self._may_change(table.head):
                 continue
             event = self._wanted(topic, table)
-            if event is not None and (
-                table is not None or len(self._tables.all()) < limits.TABLES_MAX
-            ):
+            if event is not None:
                 await self._add(event, table.head.number if table else 0)
                 return True
         return False
+
+    def _owner(self, topic: Topic) -> str:
+        """Whose share its table takes; of admins and of who is gone, the operators'."""
+        key = self._catalog.api_keys.get(topic.owner)
+        return OPERATOR if key is None or grants_admin(key.grants) else topic.owner
 
     def _wanted(self, topic: Topic, table: LakeTable | None) -> TableSet | None:
         """How the topic's settings describe the table; None if it is so already."""

@@ -7,6 +7,7 @@ it and that the caller may read, and nothing else: a table that must not be seen
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -143,13 +144,26 @@ class TableQueries:
     def _of(
         self, statement: str, may_read: Callable[[str], bool]
     ) -> Iterator[tuple[tuple[str, ...], LakeTable]]:
-        """The tables whose names occur in the statement, and that may be read."""
+        """The tables whose names occur in the statement, and that may be read. A topic whose name
+        is that of another table does not take it away: somebody else may have named it."""
         text = statement.lower()
-        for name, table in self.named().items():
+        readable = {
+            name: table
+            for name, table in self.named().items()
+            if table.head.newest is not None and may_read(table.head.definition.name)
+        }
+        taken = set(readable)
+        for name, table in readable.items():
             topic = table.head.definition.name
-            occur = name in text or topic.lower() in text
-            if occur and table.head.newest is not None and may_read(topic):
-                yield (name, topic) if topic.lower() != name else (name,), table
+            names = (name,) if topic.lower() in taken else (name, topic)
+            taken.add(topic.lower())
+            if any(_occurs(one.lower(), text) for one in names):
+                yield names, table
+
+
+def _occurs(name: str, text: str) -> bool:
+    """As a whole: tables with names such as `e` do not belong to every statement."""
+    return name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
 
 
 def _described(names: tuple[str, ...], table: LakeTable) -> SqlTable:

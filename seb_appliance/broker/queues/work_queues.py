@@ -22,6 +22,7 @@ from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.groups.groups import Lag
+from seb_appliance.broker.meeting import Meetings
 from seb_appliance.broker.queues.acknowledging import AckTogether
 from seb_appliance.broker.queues.admission import QueueAdmission, no_such_queue
 from seb_appliance.broker.queues.burial import Burial
@@ -102,7 +103,8 @@ class WorkQueues:
         self._live: dict[str, LiveQueue] = {}
         self.views = QueueViews(catalog, self._live, delayed, lag)
         self._by_topic: defaultdict[int, set[LiveQueue]] = defaultdict(set)
-        self._newest_id = 0  # of the topics that all live queues have met
+        self._newest_id = 0  # of the topics that all live queues have met, or will soon
+        self._meetings = Meetings(self._live.values, self._meet)
 
     # --- life ---
 
@@ -124,13 +126,16 @@ class WorkQueues:
         for topic in changed:
             if topic.topic_id > self._newest_id:
                 self._newest_id = topic.topic_id
-                for live in self._live.values():
-                    if live.meets(topic):
-                        self._by_topic[topic.topic_id].add(live)
+                self._meetings.add(topic)
             for live in self._by_topic.get(topic.topic_id, ()):
                 live.changed(topic)
             if topic.deleted:
                 self._by_topic.pop(topic.topic_id, None)
+
+    def _meet(self, live: LiveQueue, topic: Topic) -> None:
+        if not live.closed and live.meets(topic):
+            self._by_topic[topic.topic_id].add(live)
+            live.changed(topic)
 
     def needs_delays_from_us(self, topic_id: int) -> int:
         """Delays of the topic that end then or later are still to be read by a queue."""
@@ -247,8 +252,7 @@ class WorkQueues:
 
     async def describe(self, name: str) -> QueueView:
         """With what is in memory. Raises QueueNotFoundError."""
-        (view,) = await self.views.of([self.get(name)])
-        return view
+        return (await self.views.of([self.get(name)]))[0]
 
     async def held(self, name: str, most: int) -> list[HeldRecord]:
         """At most `most` of each state. Raises QueueNotFoundError."""
@@ -287,8 +291,7 @@ class WorkQueues:
     ) -> list[Taken]:
         """As `take`, if nothing is to be waited for; else nothing. Raises what `take` raises."""
         self._check_writable()
-        live = self._live.get(name)
-        if live is None:
+        if (live := self._live.get(name)) is None:
             return []
         return live.take_nowait(most, most_bytes, (lease_ms or live.settings.lease_ms) / 1_000)
 
@@ -316,12 +319,10 @@ class WorkQueues:
     ) -> bool:
         """As `ack`: `on_done` gets the results. False, and nothing happened, where `ack` would
         raise, or has nothing to store."""
-        live = self._live.get(name)
-        if live is None:
+        if (live := self._live.get(name)) is None:
             return False
         admit = partial(self._admit_ends, live, tokens, _ack, [])
-        linger_ms = self._writes.linger.default_ms
-        return self._writes.operate_nowait(admit, linger_ms, owner, on_done)
+        return self._writes.operate_nowait(admit, self._writes.linger.default_ms, owner, on_done)
 
     async def acknowledging(self, name: str, tokens: Sequence[str]) -> AckTogether:
         """For a transaction. Raises QueueNotFoundError."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Self
 
 from seb_appliance import limits
-from seb_appliance.broker.callbacks import Turns, tell
+from seb_appliance.broker.callbacks import Turns
+from seb_appliance.broker.meeting import Meetings
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import Topic, gone
 from seb_appliance.clock import Clock, Timer
@@ -252,7 +253,8 @@ class Followers:
         self._timer: Timer | None = None
         self.by_topic: defaultdict[int, set[Listener]] = defaultdict(set)
         self._of_many: set[FollowerOfMany] = set()
-        self._newest_id = 0  # of the topics that all of these have met
+        self._newest_id = 0  # of the topics that all of these have met, or will soon
+        self._meetings = Meetings(lambda: self._of_many, self._meet)
 
     @property
     def count(self) -> int:
@@ -312,8 +314,11 @@ class Followers:
                 listener.note(topic)
             if self._of_many and topic.topic_id > self._newest_id:
                 self._newest_id = topic.topic_id
-                for follower in self._of_many:
-                    tell(follower.meet, topic)
+                self._meetings.add(topic)
+
+    def _meet(self, follower: FollowerOfMany, topic: Topic) -> None:
+        if follower in self._of_many:
+            follower.meet(topic)
 
     def stop(self) -> None:
         """Wake all, so that they leave; refuse new followers."""

@@ -71,12 +71,16 @@ def beside(
     broker: Broker, box: SecretBox, settings: Settings, journal: Journal
 ) -> dict[type, Beside]:
     """All of it, by class."""
+    lookups = broker.shares.declare(
+        "push_lookups", limits.PUSH_LOOKUPS_MAX, "names that are being resolved"
+    )
+    receivers = settings.push_receivers
     made: list[Beside] = [
-        Subscriptions(broker, box, Sender(settings.push_receivers), journal.bucket_id, os.urandom),
+        Subscriptions(broker, box, Sender(receivers, lookups), journal.bucket_id, os.urandom),
         StreamSubscriptions(
             broker,
             box,
-            Sender(settings.push_receivers),
+            Sender(receivers, lookups),
             journal.position.seq,
             os.urandom,
             Ed25519,

@@ -150,6 +150,7 @@ class StreamSubscriptions(Job):
                 streams=tuple(dict.fromkeys(map(topic_at, wanted.streams))),
                 base=base,
                 created_us=self._broker.clock.wall_us(),
+                owner=by.owner,
             )
             await self._link(name, Links.of(stored).cover, by)
             await self._store(name, stored, by)
@@ -203,7 +204,7 @@ class StreamSubscriptions(Job):
         with await self._broker.follow_many(wants, by.owner) as follower:
             ends = {topic.name: topic.log_end_offset for topic in follower.topics.values()}
         if ends:
-            commit = Commit(group_of(name), ends, allow_backward=True)
+            commit = Commit(group_of(name), ends, allow_backward=True, heeds_lease=False)
             await self._broker.groups.commit(commit, self._broker.pending.reserve(by.owner, 0), by)
 
     async def _store(self, name: str, stored: StoredSubscription, by: Actor) -> None:
@@ -273,7 +274,9 @@ class StreamSubscriptions(Job):
         timeout_s = min(_TIMEOUT_S, settings.lease_ttl_ms / 1_000)
         target = Target.of(settings.webhook.url)
         with self._broker.pending.reserve(OPERATOR, len(body)):
-            answered = await self._sender.post(target, head, body, timeout_s)
+            answered = await self._sender.post(
+                target, head, body, timeout_s, owner=found.stored.owner
+            )
         if answered.status not in _SUCCESS:
             raise DeliveryError(f"the webhook answered {answered.status}")
         with contextlib.suppress(msgspec.DecodeError):

@@ -31,9 +31,9 @@ from seb_appliance.errors import (
     BadRequestError,
     CommitBackwardError,
     CommitBeyondEndError,
+    ForbiddenError,
     LeaseHeldError,
     NotFoundError,
-    RefusedError,
     StaleGenerationError,
     StreamConflictError,
     TopicNotFoundError,
@@ -60,6 +60,7 @@ from seb_appliance.protocols.durable_streams.wire import (
     enter,
     offset_token,
     parse_offset,
+    told,
 )
 
 _CHANGES: Final = ("manage", "consume")  # the grants of who makes and changes it
@@ -150,12 +151,6 @@ _CLAIM: Final = {**_WAKE, "token": "…", "streams": [_PENDING], "lease_ttl_ms":
 _DONE: Final = {**_WAKE, "acks": [{"stream": "chat/room-1", "offset": _OFFSET}], "done": True}
 
 
-def told(error: RefusedError, code: str, **members: Any) -> RefusedError:
-    """The error with the member `error` that the protocol asks for."""
-    error.data["error"] = {"code": code, "message": error.detail, **members}
-    return error
-
-
 def _service(services: Services) -> StreamSubscriptions:
     """Raises StandbyError."""
     if services.broker.standby is not None:  # its subscriptions do not run
@@ -185,13 +180,22 @@ def _authorize(
                     raise broker.access.no_grant(key, operation, pattern, name)
 
 
+def _may(ctx: RequestContext, operation: str, found: Subscription) -> bool:
+    try:
+        _authorize(ctx, (operation,), found.stored.settings, found.stored.streams)
+    except ForbiddenError:
+        return False
+    return True
+
+
 def _find(ctx: RequestContext, *operations: str) -> Subscription:
-    """For those who may do that with it. Raises NotFoundError, ForbiddenError."""
+    """Raises NotFoundError, also for who may not do that with all of its streams: the names of
+    these are not for everybody."""
     name = _name(ctx)
     found = _service(ctx.services).find(name)
-    if found is None:
-        raise told(NotFoundError(f"There is no subscription {name!r}."), "SUBSCRIPTION_NOT_FOUND")
-    _authorize(ctx, operations, found.stored.settings, found.stored.streams)
+    if found is None or not all(_may(ctx, one, found) for one in operations):
+        error = NotFoundError(f"There is no subscription {name!r} with which you may do that.")
+        raise told(error, "SUBSCRIPTION_NOT_FOUND")
     return found
 
 
@@ -277,7 +281,8 @@ async def set_subscription(ctx: RequestContext) -> object:
     if wanted.wake_stream is not None:
         ctx.broker.authorize(ctx.call.key, "produce", topic_at(wanted.wake_stream))
     known, made = await service.create(name, wanted, _base(ctx), ctx.call.actor)
-    _authorize(ctx, _CHANGES, known.stored.settings, known.stored.streams)
+    if not made and not all(_may(ctx, one, known) for one in _CHANGES):
+        raise ctx.broker.access.no_grant(ctx.call.key, "manage", None, name)  # of what is not said
     if known.stored.settings != wanted:
         error = StreamConflictError(f"The subscription {name!r} exists with other settings.")
         raise told(error, "SUBSCRIPTION_ALREADY_EXISTS")

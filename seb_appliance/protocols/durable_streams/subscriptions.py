@@ -63,12 +63,13 @@ class StreamSubscriptionIn(msgspec.Struct, frozen=True, kw_only=True, omit_defau
 
 class StoredSubscription(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`streams`: the topics that are linked one by one now. `base`: the URL under which the client
-    reaches `/v1/stream/`."""
+    reaches `/v1/stream/`. `owner`: whose shares it takes."""
 
     settings: StreamSubscriptionIn
     streams: tuple[str, ...]
     base: str
     created_us: int
+    owner: str = OPERATOR
 
 
 def topic_at(path: str) -> str:
@@ -265,7 +266,7 @@ class Subscription:
         made again, CommitBackwardError, CommitBeyondEndError, and what an append raises."""
         offsets = {link.topic: link.end for link in links}
         ids = {link.topic: link.topic_id for link in links}
-        commit = Commit(group_of(self.name), offsets, topic_ids=ids)
+        commit = Commit(group_of(self.name), offsets, topic_ids=ids, heeds_lease=False)
         broker, wake = self._tools.broker, self.wake
         patience_ms = None  # its worker should know before its lease ends
         if wake is not None and wake.until_s is not None:
@@ -278,7 +279,7 @@ class Subscription:
     async def run(self) -> None:
         """Until it is deleted, or the appliance stops."""
         wants = lambda topic: self._links.cover(topic)  # noqa: E731 - as they are then
-        with await self._tools.broker.follow_many(wants, OPERATOR) as follower:
+        with await self._tools.broker.follow_many(wants, self.stored.owner) as follower:
             self._follower = follower
             while not follower.stopping:
                 self._behind |= follower.changed

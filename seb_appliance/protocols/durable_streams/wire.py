@@ -55,6 +55,7 @@ from seb_appliance.errors import (
     BadNameError,
     BadParameterError,
     RecordTooLargeError,
+    RefusedError,
     RequestTooLargeError,
     SebError,
     SequenceGapError,
@@ -381,3 +382,9 @@ WRITE: Final[ErrorTypes] = (
     TopicNotFoundError,
 )
 SAYS: Final = "docs/DURABLE-STREAMS.md says how streams and topics go together."
+
+
+def told(error: RefusedError, code: str, **members: Any) -> RefusedError:
+    """The error with the member `error` that the protocol asks for."""
+    error.data["error"] = {"code": code, "message": error.detail, **members}
+    return error

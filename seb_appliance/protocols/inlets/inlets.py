@@ -69,9 +69,11 @@ def check_settings(settings: InletSettings, linger_ms: int) -> None:
 
 
 class StoredInlet(InletSettings, frozen=True, kw_only=True):
-    """`secrets`: encrypted, the newest first; the second one is the previous one."""
+    """`secrets`: encrypted, the newest first; the second one is the previous one. `owner`: whose
+    share it takes."""
 
     secrets: tuple[str, ...]
+    owner: str = ""
 
 
 class InletWanted(InletSettings, frozen=True, kw_only=True):
@@ -167,10 +169,10 @@ def rotated(
 
 
 def document_of(
-    wanted: InletWanted, before: StoredInlet | None, box: SecretBox
+    wanted: InletWanted, before: StoredInlet | None, box: SecretBox, owner: str
 ) -> tuple[str, str | None]:
-    """JSON to be stored, and the secret if it is a random one. Raises BadRequestError for malformed
-    secrets."""
+    """JSON to be stored, and the secret if it is a random one. `owner`: of a new one. Raises
+    BadRequestError for malformed secrets."""
     members = {name: getattr(wanted, name) for name in InletSettings.__struct_fields__}
     kept = () if before is None else before.secrets
     if before is not None and before.verify.scheme != wanted.verify.scheme:
@@ -178,4 +180,5 @@ def document_of(
         for one in stays if wanted.keep_previous or wanted.secrets is None else ():
             check_secret(wanted.verify, box.open(one))
     sealed, random = rotated(wanted, wanted.verify, kept, box)
-    return _encoder.encode(StoredInlet(**members, secrets=sealed)).decode(), random
+    stored = StoredInlet(**members, secrets=sealed, owner=owner if before is None else before.owner)
+    return _encoder.encode(stored).decode(), random

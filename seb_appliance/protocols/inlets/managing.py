@@ -52,7 +52,8 @@ async def save(
     check_settings(wanted, broker.linger.shortest_ms if own_ms is None else own_ms)
     row = broker.documents.get(KIND, name)
     before = None if row is None else inlet_of(row)
-    document, secret = document_of(wanted, None if before is None else before.settings, box)
+    settings = None if before is None else before.settings
+    document, secret = document_of(wanted, settings, box, by.owner)
     shown = {member: getattr(wanted, member) for member in InletSettings.__struct_fields__}
     made = await broker.documents.put(KIND, name, document, by, shown)
     row = broker.documents.get(KIND, name)
@@ -92,6 +93,7 @@ def inlet_out(inlet: Inlet, *, deliveries: bool = False) -> InletOut:
     stored = inlet.settings
     shown = msgspec.to_builtins(stored)
     del shown["secrets"]
+    shown.pop("owner", None)
     hidden = "/{secret}" if stored.verify.scheme == "path" else ""
     return InletOut(
         inlet.name,

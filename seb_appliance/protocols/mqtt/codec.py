@@ -367,6 +367,7 @@ def read_subscribe(body: bytes, version: int) -> tuple[int, list[Subscription]]:
         found.append(
             Subscription(topic_filter, options & 3, no_local, identifier, as_published, handling)
         )
+        _check_number(found)
     return packet_id, _not_empty(found)
 
 
@@ -379,7 +380,14 @@ def read_unsubscribe(body: bytes, version: int) -> tuple[int, list[str]]:
     found = list[str]()
     while not reader.is_done:
         found.append(reader.text())
+        _check_number(found)
     return packet_id, _not_empty(found)
+
+
+def _check_number(filters: list[Any]) -> None:
+    if len(filters) > limits.MQTT_FILTERS_PER_PACKET_MAX:
+        most = limits.MQTT_FILTERS_PER_PACKET_MAX
+        raise MqttError(Code.QUOTA, f"a packet names more than {most} topic filters")
 
 
 def _not_empty(filters: list[Any]) -> list[Any]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.shares import Shares
@@ -27,7 +28,9 @@ from seb_appliance.protocols.mqtt.subscribing import resume, subscribe, unsubscr
 from seb_appliance.protocols.sockets.connected import Connected
 from seb_appliance.protocols.sockets.connection import Codes, Listener, PacketConnection
 from seb_appliance.protocols.sockets.introduced import CERTIFICATE
+from seb_appliance.tasks import in_slices
 
+T = TypeVar("T")
 _GRACE: Final = 1.5  # times the keep-alive
 
 
@@ -336,30 +339,39 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         self._check_key()
         if any(one.no_local and is_shared(one.topic_filter) for one in asked):
             raise MqttError(Code.PROTOCOL_ERROR, "no local makes no sense where clients share")
-        codes = list[int]()
-        for one in asked:
-            try:
-                codes.append(subscribe(self, self._server, one))
-            except MqttError as error:
-                codes.append(Code.UNSPECIFIED if self.version != V5 else error.code)
-        self._kept(codec.write_suback(codec.SUBACK, packet_id, codes, self.version))
+        self._change(codec.SUBACK, packet_id, self._subscribed, asked)
 
-    def _kept(self, answer: bytes) -> None:
-        """Answer once the session is stored, if it is kept."""
-        if not self.session.is_kept:
-            self.write(answer)
-            return
-
-        async def store() -> None:
-            try:
-                await self._server.sessions.store(self.session, self.incoming.publisher)
-            except MqttError as error:
-                self.end(error.text, error.code)
-            self.write(answer)
-
-        self._start(store(), "the session")
+    def _subscribed(self, asked: codec.Subscription) -> int:
+        """The code."""
+        try:
+            return subscribe(self, self._server, asked)
+        except MqttError as error:
+            return Code.UNSPECIFIED if self.version != V5 else error.code
 
     def _unsubscribe(self, body: bytes) -> None:
         packet_id, filters = codec.read_unsubscribe(body, self.version)
-        codes = [unsubscribe(self, self._server, one) for one in filters]
-        self._kept(codec.write_suback(codec.UNSUBACK, packet_id, codes, self.version))
+        self._change(codec.UNSUBACK, packet_id, partial(unsubscribe, self, self._server), filters)
+
+    def _change(
+        self, kind: int, packet_id: int, change: Callable[[T], int], filters: Sequence[T]
+    ) -> None:
+        """Answer with the codes that `change` returns; once the session is stored, if it is kept.
+        A filter takes up to a millisecond."""
+
+        async def store() -> None:
+            codes = list[int]()
+            async for one in in_slices(filters):
+                if self._has_left:
+                    return
+                codes.append(change(one))
+            if self.session.is_kept:
+                try:
+                    await self._server.sessions.store(self.session, self.incoming.publisher)
+                except MqttError as error:
+                    self.end(error.text, error.code)
+            self.write(codec.write_suback(kind, packet_id, codes, self.version))
+
+        if len(filters) == 1 and not self.session.is_kept:
+            self.write(codec.write_suback(kind, packet_id, [change(filters[0])], self.version))
+        else:
+            self._start(store(), "the session")

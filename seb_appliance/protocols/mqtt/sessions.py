@@ -34,7 +34,7 @@ from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Subscription
 from seb_appliance.protocols.mqtt.messages.grants import word
 from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, read
-from seb_appliance.protocols.mqtt.messages.records import unshared
+from seb_appliance.protocols.mqtt.messages.records import check_filter, share_of, unshared
 from seb_appliance.protocols.mqtt.messages.routes import Route, Routes
 from seb_appliance.protocols.mqtt.receiving.publishing import Publisher
 from seb_appliance.protocols.sockets.connected import NUMBERS
@@ -324,7 +324,11 @@ class Sessions:
         try:
             api_key_id, _, client_id = key.decode().partition("/")
             document = msgspec.json.decode(value, type=Document)
-        except (UnicodeDecodeError, msgspec.MsgspecError) as error:
+            for one, _ in document.filters:
+                check_filter(one.topic_filter)
+            for one, _ in document.shared:
+                share_of(one.topic_filter)
+        except (UnicodeDecodeError, msgspec.MsgspecError, MqttError) as error:
             _log.warning("the MQTT session %r cannot be read: %s", key, error)
             return None
         session = Session((api_key_id, client_id), document.expiry_s)

@@ -293,7 +293,12 @@ class Worker:
         answered: Answered | None = None
         try:
             answered = await self._tools.sender.post(
-                subscription.target, head, body.content, timeout_s, subscription.name
+                subscription.target,
+                head,
+                body.content,
+                timeout_s,
+                subscription.name,
+                subscription.settings.owner,
             )
             detail = bytes(answered.body).decode(errors="replace").strip()
         except DeliveryError as error:

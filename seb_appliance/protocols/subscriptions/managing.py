@@ -213,7 +213,8 @@ async def list_subscriptions(ctx: RequestContext) -> object:
     tag=_TAG,
     summary="Have a queue pushed: create or replace a subscription",
     description="Needs what a change of the queue needs: `manage` and `consume` on each topic and "
-    "pattern, for groups that match the name. The queue has the name of the subscription; with "
+    "pattern, for groups that match the name; and `produce` on its "
+    "`dead_letter`, if its `topics` change. The queue has the name of the subscription; with "
     "`topics` it is made if it does not exist. `secrets` and `headers` are encrypted with a key "
     "that is not in the bucket. Without them a subscription keeps its own; a new one gets a random "
     "secret, which is shown once.",
@@ -227,11 +228,14 @@ async def list_subscriptions(ctx: RequestContext) -> object:
 async def set_subscription(ctx: RequestContext) -> object:
     wanted: SubscriptionWanted = ctx.body
     name = check_topic_name(queue_of(ctx), "subscription")
-    authorize_topics(ctx, wanted.topics or ())
+    await authorize_topics(ctx, wanted.topics or ())
     try:
         for operation in ("manage", "consume"):
             await authorize_queue(ctx, operation)
-        authorize_topics(ctx, wanted.topics or ctx.broker.queues.get(name).settings.topics)
+        settings = ctx.broker.queues.get(name).settings
+        await authorize_topics(ctx, wanted.topics or settings.topics)
+        if settings.dead_letter is not None and wanted.topics not in (None, settings.topics):
+            ctx.broker.authorize(ctx.call.key, "produce", settings.dead_letter)
     except QueueNotFoundError:
         if wanted.topics is None or any(one.name == name for one in ctx.broker.queues.all()):
             raise

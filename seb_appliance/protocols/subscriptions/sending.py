@@ -21,6 +21,7 @@ from typing import Final
 import httptools
 
 from seb_appliance import limits
+from seb_appliance.broker.shares import OPERATOR, Shares
 from seb_appliance.protocols.subscriptions.addresses import (
     Network,
     Target,
@@ -58,11 +59,14 @@ class Answered:
 
 class Sender:
     """Sends requests for all subscriptions. `networks`: which may be sent to although they are not
-    public. `tls` makes the context, which reads files, once."""
+    public. `lookups` counts names that are being resolved: a name server that does not answer holds
+    a thread for long, and is to hold up only who named it. `tls` makes the context, which reads
+    files, once."""
 
     def __init__(
         self,
         networks: Sequence[Network],
+        lookups: Shares | None = None,
         *,
         resolve: Resolve = resolve,
         tls: Callable[[], ssl.SSLContext] = ssl.create_default_context,
@@ -73,6 +77,8 @@ class Sender:
         self._context: asyncio.Future[ssl.SSLContext] | None = None
         self._idle = IdleConnections()
         self._lookups: dict[tuple[str, int], asyncio.Future[list[str]]] = {}
+        self._room = lookups
+        self._freed = asyncio.Event()  # replaced whenever a lookup ends
         # Its own threads: the resolver may block for long, and others wait for the usual ones.
         self._threads = ThreadPoolExecutor(limits.PUSH_LOOKUPS_MAX, thread_name_prefix="resolve")
 
@@ -89,11 +95,17 @@ class Sender:
         return is_address(host) and not is_permitted(host, self._networks)
 
     async def post(
-        self, target: Target, head: bytes, body: bytes, timeout_s: float, user: str = ""
+        self,
+        target: Target,
+        head: bytes,
+        body: bytes,
+        timeout_s: float,
+        user: str = "",
+        owner: str = OPERATOR,
     ) -> Answered:
         """`head`: the lines of all headers but Host and those of the connection. `user`: whose
         connection it may use, and leaves for the next request; "" for a connection of its own.
-        Raises DeliveryError."""
+        `owner`: of the share that a lookup takes. Raises DeliveryError."""
         lines = b"POST %b HTTP/1.1\r\nHost: %b\r\nConnection: %b\r\nContent-Length: %d\r\n" % (
             target.path.encode(),
             target.authority.encode(),
@@ -103,16 +115,17 @@ class Sender:
         answered = Answered()
         try:
             async with asyncio.timeout(timeout_s):
-                await self._send(user, target, (lines, head, b"\r\n", body), answered)
+                await self._send((user, owner), target, (lines, head, b"\r\n", body), answered)
         except (OSError, httptools.HttpParserError) as error:  # TimeoutError is an OSError
             if not answered.status:  # else it is known what the receiver says
                 raise DeliveryError(_reason(error, timeout_s)) from error
         return answered
 
     async def _send(
-        self, user: str, target: Target, request: Sequence[bytes], answered: Answered
+        self, by: tuple[str, str], target: Target, request: Sequence[bytes], answered: Answered
     ) -> None:
-        """Raises DeliveryError, OSError, HttpParserError."""
+        """`by`: user and owner. Raises DeliveryError, OSError, HttpParserError."""
+        user, owner = by
         idle = await self._idle.take(user, target) if user else None
         if idle is not None:
             # The receiver may close it at that moment. If it had the request, it gets it twice.
@@ -120,7 +133,7 @@ class Sender:
                 await self._exchange(user, target, idle, request, answered)
             if answered.status:
                 return
-        opened = await self._connect(target)
+        opened = await self._connect(target, owner)
         await self._exchange(user, target, opened, request, answered)
 
     async def _exchange(
@@ -143,9 +156,9 @@ class Sender:
             else:
                 transport.abort()
 
-    async def _connect(self, target: Target) -> Connection:
+    async def _connect(self, target: Target, owner: str) -> Connection:
         """Raises DeliveryError, OSError."""
-        addresses = await self._addresses(target.host, target.port)
+        addresses = await self._addresses(target.host, target.port, owner)
         permitted = [one for one in addresses if is_permitted(one, self._networks)]
         if not permitted:
             raise DeliveryError(
@@ -170,14 +183,16 @@ class Sender:
         assert failure is not None
         raise failure
 
-    async def _addresses(self, host: str, port: int) -> list[str]:
+    async def _addresses(self, host: str, port: int, owner: str) -> list[str]:
         """All who ask for one name at one time wait for the same thread. Raises DeliveryError."""
-        found = self._lookups.get((host, port))
-        if found is None:
+        while (found := self._lookups.get((host, port))) is None:
+            if self._room is not None and not self._room.try_take(owner, 1):
+                await self._freed.wait()
+                continue
             loop = asyncio.get_running_loop()
             found = loop.run_in_executor(self._threads, self._resolve, host, port)
             self._lookups[host, port] = found
-            found.add_done_callback(partial(self._looked_up, host, port))
+            found.add_done_callback(partial(self._looked_up, host, port, owner))
         try:
             return list(dict.fromkeys(await asyncio.shield(found)))
         except (OSError, UnicodeError) as error:
@@ -185,8 +200,14 @@ class Sender:
                 raise
             raise DeliveryError(f"the name {host} cannot be resolved ({error})") from error
 
-    def _looked_up(self, host: str, port: int, found: asyncio.Future[list[str]]) -> None:
+    def _looked_up(
+        self, host: str, port: int, owner: str, found: asyncio.Future[list[str]]
+    ) -> None:
         del self._lookups[host, port]
+        if self._room is not None:
+            self._room.give_back(owner, 1)
+        self._freed.set()
+        self._freed = asyncio.Event()
         if not found.cancelled():
             found.exception()  # whoever waits has it, too; perhaps nobody does any more
 

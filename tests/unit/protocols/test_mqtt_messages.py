@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from types import SimpleNamespace
 
 import msgspec
@@ -210,3 +211,21 @@ def test_a_subscriber_that_does_not_read_loses_qos_0_alone():
     outgoing.feed = SimpleNamespace(read_on=lambda topic_id, at: reading.append(at.next_offset))
     assert outgoing.deliver(Publish("a", b"", 1), Place(7, 3)) == "delayed"
     assert reading == [3]
+
+
+def test_others_have_turns_while_thousands_of_filters_are_compared() -> None:
+    tree, levels = Filters[int](), ["a"] * 32
+    for number, ways in enumerate(itertools.product((False, True), repeat=11)):
+        wild = ["+" if way else "a" for way in ways]
+        tree.put("/".join([*wild, *levels[11:]]), "owner", number)
+    longest = since = 0
+    found = []
+    for step in tree.steps("/".join(levels)):
+        since += 1
+        if step is None:
+            longest, since = max(longest, since), 0
+            tree.put(f"{len(found)}/new", "owner", 0)
+        else:
+            found.append(step)
+    assert sorted(value for _, value in found) == list(range(2**11))
+    assert max(longest, since) <= 500

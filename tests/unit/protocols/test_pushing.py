@@ -130,6 +130,34 @@ async def test_a_resolver_that_hangs_is_asked_once_for_a_name() -> None:
         sender.close()
 
 
+async def test_names_of_one_owner_whose_resolver_hangs_hold_up_nobody_else() -> None:
+    answers = threading.Event()
+
+    def resolve(host: str, port: int) -> list[str]:
+        if host != "good.test":
+            answers.wait(20)
+        return ["127.0.0.1"]
+
+    async with receiving() as receiver:
+        lookups = Shares("push_lookups", limits.PUSH_LOOKUPS_MAX, "names")
+        sender = Sender(LOCAL, lookups, resolve=resolve)
+
+        async def send(name: str, owner: str) -> int:
+            target = Target.of(f"http://{name}.test:{receiver.port}/")
+            return (await sender.post(target, b"", b"x", 10.0, owner=owner)).status
+
+        hanging = [
+            asyncio.create_task(send(f"slow{i}", "hostile"))
+            for i in range(2 * limits.PUSH_LOOKUPS_MAX)
+        ]
+        await settle()
+        assert await send("good", "good") == 204
+        answers.set()
+        assert await asyncio.gather(*hanging) == [204] * len(hanging)
+        assert lookups.used == 0
+        sender.close()
+
+
 async def test_a_name_that_does_not_exist_is_told() -> None:
     def resolve(host: str, port: int) -> list[str]:
         raise OSError("no such name")

@@ -129,7 +129,11 @@ def _fetched(server: Server, request: Request, group: str, topics: Any) -> Messa
     try:
         offsets = committed(group)
         if topics is None:
-            topics = _by_name((*partition_of(topic), one) for topic, one in offsets.items())
+            topics = [
+                one
+                for one in _by_name((*partition_of(topic), one) for topic, one in offsets.items())
+                if request.may("consume", one["name"], group)  # else its name would be told
+            ]
     except SebError as error:
         return {"error_code": code_of(error, of_group=True), "topics": []}
     unstable = (

@@ -8,6 +8,7 @@ from seb_appliance.api.routes.groups.groups import authorize_whole, check_seen
 from seb_appliance.broker.topics.names import check_group_name
 from seb_appliance.errors import BadNameError, NotFoundError, SebError
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
+from seb_appliance.protocols.kafka.group_grants import may_use
 from seb_appliance.protocols.kafka.group_names import group_of, id_of
 from seb_appliance.protocols.kafka.groups.values import (
     DescribedMember,
@@ -58,6 +59,9 @@ def _no_name(request: Request) -> str | None:
 
 async def _joined(server: Server, request: Request) -> Message:
     body, caller = request.body, request.caller
+    if not await may_use(server, request, _group(request)):
+        code = ErrorCode.GROUP_AUTHORIZATION_FAILED
+        return {"error_code": code, "protocol_name": _no_name(request)}
     result = await server.coordinator.join(
         JoinRequest(
             _group(request),
@@ -132,8 +136,10 @@ def heartbeat(server: Server, request: Request) -> Message:
 
 
 @handles(13)
-def leave_group(server: Server, request: Request) -> Message:
+async def leave_group(server: Server, request: Request) -> Message:
     refusal = _refusal(request)
+    if not refusal and not await may_use(server, request, _group(request)):
+        refusal = ErrorCode.GROUP_AUTHORIZATION_FAILED
     if refusal:
         return {"error_code": refusal}
     body = request.body
@@ -166,9 +172,11 @@ async def describe_groups(server: Server, request: Request) -> Message:
 
 async def _described(server: Server, request: Request, group_id: str) -> Message:
     group = group_of(group_id)
-    found = server.coordinator.describe(group)
     if not request.may("consume", group=group):
         return {"group_id": group_id, "error_code": ErrorCode.GROUP_AUTHORIZATION_FAILED}
+    if not await may_use(server, request, group):
+        return {"group_id": group_id, "group_state": State.DEAD}  # as one that is not there
+    found = server.coordinator.describe(group)
     if found is None:
         state = State.EMPTY if await _is_seen(server, request, group) else State.DEAD
         return {"group_id": group_id, "group_state": state}
@@ -214,7 +222,7 @@ async def list_groups(server: Server, request: Request) -> Message:
             "group_state": one.state,
         }
         async for one in in_slices(list(listed.values()))
-        if (wants_all or one.state in states) and request.may("consume", group=one.group)
+        if (wants_all or one.state in states) and await may_use(server, request, one.group)
     ]
     if wants_all or State.EMPTY in states:
         views, _ = await server.broker.groups.page("", _LISTED_MAX, partial(_may_see, request))

@@ -175,6 +175,12 @@ class Coordinator:
         self._forget_if_unused(found)
         return ErrorCode.NONE
 
+    def owners(self, group: str) -> list[tuple[str, bytes]]:
+        """Of those who are in the group, or about to be: the API key, and what the member says of
+        itself."""
+        found = self._groups.get(group)
+        return [] if found is None else found.owners()
+
     def with_members(self) -> list[str]:
         return [name for name, group in self._groups.items() if group.members]
 
@@ -246,7 +252,7 @@ class Coordinator:
             timer = self._clock.call_later(
                 request.session_timeout_ms / 1_000, partial(self._pending_is_late, group, member_id)
             )
-            group.pending[member_id] = PendingMember(room, timer)
+            group.pending[member_id] = PendingMember(room, timer, request.protocols[0].metadata)
             raise RefusedError(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         self._add(group, Member(member_id, request, room, self._now_s), request, future)
 

@@ -22,10 +22,12 @@ from seb_appliance.protocols.kafka.groups.values import (
 
 
 class PendingMember(NamedTuple):
-    """A member id that was given out and has not joined yet. `timer`: when it is forgotten."""
+    """A member id that was given out and has not joined yet. `timer`: when it is forgotten.
+    `metadata`: what who asked for it said of itself."""
 
     room: Reservation
     timer: Timer
+    metadata: bytes
 
 
 class Group:
@@ -219,6 +221,12 @@ class Group:
 
     def listed(self) -> ListedGroup:
         return ListedGroup(self.name, self.state, self.protocol_type)
+
+    def owners(self) -> list[tuple[str, bytes]]:
+        """See `Coordinator.owners`."""
+        pending = [(one.room.owner, one.metadata) for one in self.pending.values()]
+        members = self.members.values()
+        return pending + [(one.room.owner, one.protocols[0].metadata) for one in members]
 
     def described(self) -> DescribedGroup:
         is_stable = self.state is State.STABLE

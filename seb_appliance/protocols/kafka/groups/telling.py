@@ -58,6 +58,12 @@ def _member(one: DescribedMember, *, consumes: bool) -> GroupMember:
     )
 
 
+def subscribed_of(metadata: bytes) -> list[str]:
+    """The topics that a member subscribes to; none if it does not say so as consumers do."""
+    found = _read(_SUBSCRIPTION, metadata)
+    return [] if found is None else list(found["topics"])
+
+
 def _topics(assigned: list[Message]) -> Iterator[str]:
     """The topics that hold these partitions."""
     for one in assigned:

@@ -92,7 +92,7 @@ class Logs:
             done = self.broker.groups.committed_offset(group, topic_id)
             if topic is not None and (done is None or done < offset):
                 found[topic.name] = offset
-        return Commit(group, found) if found else None
+        return Commit(group, found, heeds_lease=False) if found else None
 
     @property
     def default_id(self) -> int:

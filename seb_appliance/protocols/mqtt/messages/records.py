@@ -21,6 +21,7 @@ _QOS, _EXPIRES, _CLIENT = "mqtt-qos", "mqtt-expires", "mqtt-client"
 _RESPONSE, _CORRELATION = "mqtt-response-topic", "mqtt-correlation-data"
 _OWNER: Final = "mqtt-key"  # the API key of a retained message
 _FORMAT, _RETAIN = "mqtt-payload-format", "mqtt-retain"
+_EXPIRES_DIGITS_MAX: Final = 16  # of a time in ms; Python refuses to read thousands of them
 _WITHOUT_HEADER: Final = 1  # this QoS: of records that others have stored, too
 _decode_headers = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
@@ -64,6 +65,14 @@ def unshared(topic_filter: str) -> str:
     if not is_shared(topic_filter):
         return topic_filter
     return topic_filter.removeprefix(SHARED).partition("/")[2]
+
+
+def share_of(topic_filter: str) -> tuple[str, str]:
+    """Group and filter of `$share/GROUP/FILTER`. Raises MqttError."""
+    group = topic_filter.removeprefix(SHARED).partition("/")[0]
+    if not is_shared(topic_filter) or not group or "+" in group or "#" in group:
+        raise MqttError(Code.BAD_FILTER, "it must be $share/NAME/FILTER")
+    return group, check_filter(unshared(topic_filter))
 
 
 def _check_length(topic: str) -> None:
@@ -135,7 +144,8 @@ def to_publish(
     headers = _decode_headers(packed)
     properties = dict[str, object]()
     expires = headers.pop(_EXPIRES, b"")
-    if expires.isdigit():
+    # Anybody who may produce to the topic writes these headers.
+    if expires.isdigit() and len(expires) <= _EXPIRES_DIGITS_MAX:
         left_ms = int(expires) - now_us // 1_000
         if left_ms <= 0:
             return None

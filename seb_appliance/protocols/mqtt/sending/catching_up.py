@@ -119,12 +119,15 @@ class CatchingUp:
         if found is None or row.offset < at.next_offset:
             return
         message, origin = found
-        wanted = [
-            one
-            for _, (one, since) in filters.match(message.topic)
-            if row.offset >= since.get(topic_id, 0)
-            and not (one.no_local and origin == self._session.client[1])
-        ]
+        wanted = list[Subscription]()
+        for matched in filters.steps(message.topic):
+            if matched is None:
+                await asyncio.sleep(0)
+                continue
+            _, (one, since) = matched
+            is_own = one.no_local and origin == self._session.client[1]
+            if row.offset >= since.get(topic_id, 0) and not is_own:
+                wanted.append(one)
         if message.qos and any(one.qos for one in wanted):
             await self._outgoing.room()
             outcome = self._outgoing.send(merged(message, wanted), Place(topic_id, row.offset))

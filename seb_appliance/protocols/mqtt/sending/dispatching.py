@@ -110,9 +110,16 @@ class Dispatcher:
                     await follower.wait()
         except SebError as error:
             _log.warning("MQTT subscriptions cannot be served: %s", error)
-            self._reading = None
-            for connection in tuple(self._by_connection):
-                connection.end(error.detail, Code.UNAVAILABLE)
+            self._failed(error.detail)
+        except Exception:
+            # Without this nobody would get a message any more, and nobody would be told.
+            _log.exception("MQTT subscriptions cannot be served")
+            self._failed("an internal error")
+
+    def _failed(self, reason: str) -> None:
+        self._reading = None
+        for connection in tuple(self._by_connection):
+            connection.end(reason, Code.UNAVAILABLE)
 
     async def _read_on(self, topic: Topic) -> None:
         """Some of what is new in it; if there is more, it is still among the changed ones."""
@@ -140,7 +147,11 @@ class Dispatcher:
 
     async def _send(self, message: Publish, origin: str, place: Place) -> None:
         receivers = dict[Subscriber, list[Subscription]]()
-        for owner, (subscription, since) in self._filters.match(message.topic):
+        for found in self._filters.steps(message.topic):
+            if found is None:
+                await asyncio.sleep(0)
+                continue
+            owner, (subscription, since) = found
             connection: Subscriber = owner  # type: ignore[assignment]
             mine = subscription.no_local and origin == connection.client_id
             if mine or place.offset < since.get(place.topic_id, 0):

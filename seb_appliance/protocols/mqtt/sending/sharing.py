@@ -22,7 +22,7 @@ from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscri
 from seb_appliance.protocols.mqtt.messages.filters import Filters
 from seb_appliance.protocols.mqtt.messages.grants import word
 from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, Row, Turns
-from seb_appliance.protocols.mqtt.messages.records import SHARED, check_filter, unshared
+from seb_appliance.protocols.mqtt.messages.records import share_of
 from seb_appliance.protocols.mqtt.sending.dispatching import Subscriber
 from seb_appliance.protocols.mqtt.sending.outgoing import merged
 from seb_appliance.protocols.mqtt.sessions import Place, Session, Sessions
@@ -41,11 +41,7 @@ class Name(NamedTuple):
 
 def check_shared(api_key_id: str, topic_filter: str) -> Name:
     """Of `$share/GROUP/FILTER`. Raises MqttError."""
-    rest = unshared(topic_filter)
-    group = topic_filter.removeprefix(SHARED).partition("/")[0]
-    if not group or "+" in group or "#" in group:
-        raise MqttError(Code.BAD_FILTER, "it must be $share/NAME/FILTER")
-    return Name(api_key_id, group, check_filter(rest))
+    return Name(api_key_id, *share_of(topic_filter))
 
 
 class Member(Subscriber, Protocol):
@@ -152,11 +148,17 @@ class Share:
                         await follower.wait()
         except SebError as error:
             _log.warning("an MQTT share cannot be served: %s", error)
-            self._reading = None
-            for member in tuple(self._members):
-                member.end(error.detail, Code.UNAVAILABLE)
+            self._failed(error.detail)
+        except Exception:
+            _log.exception("an MQTT share cannot be served")
+            self._failed("an internal error")
         finally:
             self._follower = None
+
+    def _failed(self, reason: str) -> None:
+        self._reading = None
+        for member in tuple(self._members):
+            member.end(reason, Code.UNAVAILABLE)
 
     async def _send_new(self, topic: Topic) -> None:
         """Some of what is new in it; if there is more, it is still among the changed ones."""

@@ -7,7 +7,8 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.ports import DocumentRow
-from seb_appliance.errors import BadRequestError, NotFoundError
+from seb_appliance.broker.shares import Shares
+from seb_appliance.errors import BadRequestError, NotFoundError, ShareExceededError
 from seb_appliance.formats.operations import AuditNoted, DocumentRemoved, DocumentSet
 from tests.unit.broker.conftest import House
 
@@ -51,8 +52,16 @@ async def test_a_removed_document_is_gone(house: House) -> None:
         await house.done(documents.remove("inlet", "a", BY))
 
 
-async def test_documents_are_bounded(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "DOCUMENTS_MAX", 2)
+def only(house: House, most: int) -> Shares:
+    """There may be so many."""
+    shares = next(one for one in house.broker.shares if one.name == "documents")
+    assert shares.limit == limits.DOCUMENTS_MAX
+    shares.limit = most
+    return shares
+
+
+async def test_documents_are_bounded(house: House) -> None:
+    only(house, 2)
     await put(house, "a")
     await put(house, "b")
     with pytest.raises(BadRequestError):
@@ -60,10 +69,24 @@ async def test_documents_are_bounded(house: House, monkeypatch: pytest.MonkeyPat
     assert await put(house, "b", "[]") is False
 
 
+async def test_one_api_key_leaves_room_for_the_documents_of_others(house: House) -> None:
+    shares = only(house, 4)
+    mine, theirs = '{"owner":"k"}', '{"owner":"other"}'
+    await put(house, "a", mine)
+    await put(house, "b", mine)
+    with pytest.raises(ShareExceededError):
+        await put(house, "c", mine)
+    await put(house, "d", theirs)
+    await put(house, "b", theirs)
+    assert (shares.held_by("k"), shares.held_by("other")) == (1, 2)
+    await house.done(house.broker.documents.remove("inlet", "a", BY))
+    assert (shares.held_by("k"), shares.used) == (0, 2)
+
+
 async def test_what_a_protocol_keeps_for_itself_is_not_in_the_audit_and_not_counted(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
-    monkeypatch.setattr(limits, "DOCUMENTS_MAX", 1)
+    only(house, 1)
     documents, kind = house.broker.documents, "kafka_transactional_id"
     await house.done(documents.keep(kind, "k a", "1", "k"))
     await house.done(documents.keep(kind, "k b", "2", "k", ["k a", "k none", "k b"]))

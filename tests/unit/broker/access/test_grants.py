@@ -69,6 +69,14 @@ def test_topic_and_group_must_be_covered_by_one_and_the_same_grant() -> None:
     assert not authorizer.may(key, "consume", "a", "y")
 
 
+def test_a_name_that_no_topic_can_have_is_decided_and_not_kept() -> None:
+    authorizer, key = Authorizer(), view("k", (Grant(operation="consume", topics="a.**"),))
+    for words in (100, 10_000):
+        assert authorizer.may(key, "consume", ".".join(["a"] * words))
+        assert not authorizer.may(key, "consume", ".".join(["b"] * words))
+    assert len(authorizer._decided) == 0
+
+
 def test_what_was_decided_does_not_outlive_the_grants() -> None:
     authorizer = Authorizer()
     assert authorizer.may(view("k", (Grant(operation="produce", topics="a"),)), "produce", "a")

@@ -52,8 +52,11 @@ async def test_a_follower_of_many_meets_a_topic_that_is_new() -> None:
     followers = Followers(FakeClock(), AllShares())
     with followers.follow_many(lambda name: name == "t2", 1, "key") as follower:
         followers.wake([topic_of(2), topic_of(3)])
+        await settle()
         assert list(follower.changed) == [2]
-    assert followers.count == 0
+        followers.wake([topic_of(4)])
+    await settle()  # who has left meets nothing more
+    assert (followers.count, dict(followers.by_topic)) == (0, {})
 
 
 def test_the_part_longest_unused_goes_first() -> None:
