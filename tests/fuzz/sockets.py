@@ -31,7 +31,7 @@ from seb_appliance.protocols.syslog.messages import read_header as read_syslog
 from tests.fuzz.formats import NUMBERS
 from tests.fuzz.target import Target
 from tests.support.fakes import FakeClock
-from tests.support.mqtt_client import connect, proxy_header, subscribe, tls_value
+from tests.support.mqtt_packets import connect, proxy_header, subscribe, tls_value
 
 _NOW_US: Final = 1_800_000_000_000_000
 

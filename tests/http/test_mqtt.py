@@ -14,7 +14,8 @@ from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code, Publish
 from seb_appliance.protocols.mqtt.listening import Mqtt
 from tests.support.appliance import running_appliance
-from tests.support.mqtt_client import connect, connected, raw, read_any, serving, subscribe
+from tests.support.mqtt_client import connected, raw, read_any, serving
+from tests.support.mqtt_packets import connect, subscribe
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

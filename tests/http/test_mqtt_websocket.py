@@ -25,7 +25,8 @@ from seb_appliance import limits
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.sockets.websocket import carrying
 from tests.http.test_connections import listed
-from tests.support.mqtt_client import Client, connect, connected, serving, subscribe
+from tests.support.mqtt_client import Client, connected, serving
+from tests.support.mqtt_packets import connect, subscribe
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATH = "/mqtt"
