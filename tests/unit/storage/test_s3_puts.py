@@ -112,6 +112,18 @@ def test_puts_one_after_the_other_use_one_connection(run: Run) -> None:
     assert all(b"If-None-Match: *\r\n" in head for head in server.heads)
 
 
+def test_of_two_answers_to_one_request_the_first_counts(run: Run) -> None:
+    server = Server([BUSY + STORED, STORED])
+
+    async def work(store: S3Store) -> None:
+        with pytest.raises(StoreUncertainError, match="503"):
+            await store.create("journal/1", b"1")
+        await store.create("journal/1", b"1")
+
+    run(server.running(work))
+    assert server.connections == 2
+
+
 def test_a_connection_that_the_store_has_closed_is_not_used_again(run: Run) -> None:
     server = Server([STORED], leaves=True)
 
