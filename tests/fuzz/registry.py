@@ -9,9 +9,11 @@ from tests.fuzz import (
     formats,
     kafka_records,
     kafka_requests,
+    places,
     requests,
     senders,
     sockets,
+    tables,
     texts,
 )
 from tests.fuzz.target import Target
@@ -23,9 +25,11 @@ TARGETS: Final[dict[str, Target]] = {
         formats,
         kafka_records,
         kafka_requests,
+        places,
         requests,
         senders,
         sockets,
+        tables,
         texts,
     )
     for target in module.TARGETS
