@@ -244,6 +244,7 @@ MQTT_CONNECTIONS_MAX: Final = 20_000
 MQTT_CONNECT_BYTES_MAX: Final = 128 * KIB
 MQTT_PACKET_BYTES_MAX: Final = MIB
 MQTT_PROPERTIES_MAX: Final = 200  # of one packet
+MQTT_FILTERS_MAX: Final = 1_000  # of one packet
 MQTT_CLIENT_ID_BYTES_MAX: Final = 256
 MQTT_TOPIC_BYTES_MAX: Final = KIB  # of a topic or a filter
 MQTT_LEVELS_MAX: Final = 32

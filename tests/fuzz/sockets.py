@@ -11,7 +11,8 @@ import base64
 import contextlib
 import ipaddress
 import struct
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
 from seb_appliance import limits
@@ -186,6 +187,10 @@ class _Wire:
     def is_closing(self) -> bool:
         return self.is_closed
 
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
     def set_protocol(self, protocol: asyncio.Protocol) -> None:
         self.protocol = protocol
 
@@ -212,10 +217,13 @@ def _carried(parts: Iterator[bytes] | list[bytes]) -> tuple[bytes, object, bytes
     """What the carried protocol is given and told, and what the client is answered; None if the
     connection is closed: of two faults in one frame, the code names the one that is seen first."""
     wire, taker = _Wire(), _Taker()
-    carried = WebSocket(taker, cast("asyncio.Transport", wire), "mqtt", None, None)
+    later = deque[Callable[[], None]]()
+    carried = WebSocket(taker, wire, "mqtt", None, None, later.append)
     for part in parts:
         if not wire.is_closed:
             carried.data_received(part)
+        while later:
+            later.popleft()()
     return taker.taken, taker.told, None if wire.is_closed else wire.written
 
 

@@ -141,6 +141,17 @@ async def test_what_follows_the_request_at_once_is_taken(running):
     writer.close()
 
 
+async def test_many_small_frames_are_taken_in_more_than_one_turn_and_in_order(running):
+    async with by_websocket(running) as client:
+        packets = subscribe("small") + codec.packet(codec.PINGREQ, b"") * 400
+        client.writer.writer.write(
+            b"".join(bytes((0x82, 0x81, 0, 0, 0, 0, byte)) for byte in packets)
+        )
+        assert (await client.packet())[0] == 0x90
+        for _ in range(400):
+            assert (await client.packet())[0] == 0xD0
+
+
 async def test_pings_are_answered_and_text_ends_the_connection(running):
     async with by_websocket(running) as client:
         client.writer.send(Ping(b"are you there"))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from seb_appliance import limits
@@ -27,8 +28,10 @@ from seb_appliance.protocols.mqtt.subscribing import resume, subscribe, unsubscr
 from seb_appliance.protocols.sockets.connected import Connected
 from seb_appliance.protocols.sockets.connection import Codes, Listener, PacketConnection
 from seb_appliance.protocols.sockets.introduced import CERTIFICATE
+from seb_appliance.tasks import in_slices
 
 _GRACE: Final = 1.5  # times the keep-alive
+_FILTERS_AT_ONCE: Final = 16  # without a turn of the event loop
 
 
 class Server(Listener, Protocol):
@@ -336,30 +339,36 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         self._check_key()
         if any(one.no_local and is_shared(one.topic_filter) for one in asked):
             raise MqttError(Code.PROTOCOL_ERROR, "no local makes no sense where clients share")
-        codes = list[int]()
-        for one in asked:
-            try:
-                codes.append(subscribe(self, self._server, one))
-            except MqttError as error:
-                codes.append(Code.UNSPECIFIED if self.version != V5 else error.code)
-        self._kept(codec.write_suback(codec.SUBACK, packet_id, codes, self.version))
+        self._answer_each(codec.SUBACK, packet_id, map(self._begun, asked))
 
-    def _kept(self, answer: bytes) -> None:
-        """Answer once the session is stored, if it is kept."""
-        if not self.session.is_kept:
-            self.write(answer)
-            return
-
-        async def store() -> None:
-            try:
-                await self._server.sessions.store(self.session, self.incoming.publisher)
-            except MqttError as error:
-                self.end(error.text, error.code)
-            self.write(answer)
-
-        self._start(store(), "the session")
+    def _begun(self, asked: codec.Subscription) -> int:
+        try:
+            return subscribe(self, self._server, asked)
+        except MqttError as error:
+            return Code.UNSPECIFIED if self.version != V5 else error.code
 
     def _unsubscribe(self, body: bytes) -> None:
         packet_id, filters = codec.read_unsubscribe(body, self.version)
-        codes = [unsubscribe(self, self._server, one) for one in filters]
-        self._kept(codec.write_suback(codec.UNSUBACK, packet_id, codes, self.version))
+        ended = (unsubscribe(self, self._server, one) for one in filters)
+        self._answer_each(codec.UNSUBACK, packet_id, ended)
+
+    def _answer_each(self, kind: int, packet_id: int, each: Iterator[int]) -> None:
+        """`each` does it and tells the code. Many take time: others get their turn in between. The
+        answer follows once the session is stored, if it is kept."""
+        codes = list(islice(each, _FILTERS_AT_ONCE))
+        if len(codes) < _FILTERS_AT_ONCE and not self.session.is_kept:
+            self.write(codec.write_suback(kind, packet_id, codes, self.version))
+            return
+
+        async def go_on() -> None:
+            await asyncio.sleep(0)
+            async for code in in_slices(each):
+                codes.append(code)
+            if self.session.is_kept:
+                try:
+                    await self._server.sessions.store(self.session, self.incoming.publisher)
+                except MqttError as error:
+                    self.end(error.text, error.code)
+            self.write(codec.write_suback(kind, packet_id, codes, self.version))
+
+        self._start(go_on(), "the session")

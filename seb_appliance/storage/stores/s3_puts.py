@@ -257,7 +257,8 @@ class _Connection(asyncio.Protocol):
 
     async def request(self, head: bytes, pieces: Iterator[memoryview]) -> _Answer:
         """Sends each piece once the one before is with the kernel. Raises as `S3Puts.send`."""
-        answered = self._answered = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        self._answered = answered
         self._transport.write(head)
         whole = False
         for piece in pieces:
@@ -267,7 +268,7 @@ class _Connection(asyncio.Protocol):
             await self._writable.wait()
         else:
             whole = not self._transport.get_write_buffer_size()
-        answer = await answered
+        answer: _Answer = await answered
         if not whole:  # refused before it was read
             answer.reusable = False
             if answer.status < 300:
