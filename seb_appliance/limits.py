@@ -57,9 +57,7 @@ GROUPS_MAX: Final = 100_000
 OFFSETS_PER_COMMIT_MAX: Final = 10_000
 COMMIT_METADATA_CHARACTERS_MAX: Final = 4_096
 COMMIT_BYTES_MAX: Final = 4 * MIB  # body of a commit
-COMMITTED_OFFSETS_BYTES_MAX: Final = (
-    64 * MIB
-)  # of all groups: 256 bytes for each offset, plus metadata
+COMMITTED_OFFSETS_BYTES_MAX: Final = 64 * MIB  # of all groups: 256 for each offset, and metadata
 GROUPS_PER_PAGE_DEFAULT: Final = 100
 GROUPS_PER_PAGE_MAX: Final = 500
 GROUPS_PER_PAGE_LOOKED_AT: Final = 1_000  # groups, and rows of groups, examined for one page

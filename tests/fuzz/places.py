@@ -7,6 +7,7 @@ import ipaddress
 from typing import Any, Final
 
 import msgspec
+from crc32c import crc32c
 
 from seb_appliance.addresses import BucketAddress, host_and_port, networks, parse_url
 from seb_appliance.api.encoding.conditions import read_conditions
@@ -54,7 +55,7 @@ from seb_appliance.ui.answers import local_path
 from seb_appliance.ui.records.json_paths import condition_of, paths_in, paths_of
 from seb_appliance.ui.sessions import COOKIE, token_in
 from tests.fuzz.requests import split
-from tests.fuzz.target import Target, tried
+from tests.fuzz.target import Target
 from tests.unit.protocols.test_mqtt_messages import matches
 
 _KEY: Final = ApiKeyView("fuzzed", "", (), 0)
@@ -274,12 +275,9 @@ def check_bases(data: bytes) -> None:
         found = decode_base(body, _CLAIM)
         assert decode_base(encode_base(found), _CLAIM) == found
 
-    def sealed(body: bytes) -> bytes:
-        from crc32c import crc32c
-
-        return b'{"base":%b,"crc32c":%d}' % (body, crc32c(body))
-
-    tried(read, (data, sealed(data)))
+    with contextlib.suppress(ValueError, ConfigurationError):
+        read(b'{"base":%b,"crc32c":%d}' % (data, crc32c(data)))
+    read(data)
 
 
 def check_bucket_info(data: bytes) -> None:

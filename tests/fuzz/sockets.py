@@ -369,6 +369,7 @@ TARGETS: Final = (
             b"Sec-WebSocket-Protocol: ",
             b"Content-Length: 5",
         ),
+        is_slow=True,
     ),
     Target(
         "proxy_protocol",
@@ -400,6 +401,7 @@ TARGETS: Final = (
         ),
         (b"<191>", b"65536 ", b"1 ", b"\r\n", b"\0\n", b"2026-10-11T22:14:15Z", b" - - - -"),
         (BadFrameError,),
+        is_slow=True,
     ),
     Target(
         "syslog_header",

@@ -320,6 +320,22 @@ async def test_a_hostile_packet_ends_its_connection_with_a_reason(running, sent,
         assert await good.packet() == (0xD0, b"")
 
 
+async def test_many_filters_of_one_packet_are_answered_in_order(running):
+    async with connected(running) as client:
+        filters = [f"many/{i}" for i in range(300)]
+        filters[7] = "many/#/7"
+        body = b"\0\1\0" + b"".join(codec.text(one) + b"\1" for one in filters)
+        client.send(codec.packet(codec.SUBSCRIBE, body, 2), codec.packet(codec.PINGREQ, b""))
+        first, body = await client.packet()
+        assert (first, len(body)) == (0x90, 3 + len(filters))
+        assert [i for i, code in enumerate(body[3:]) if code != 1] == [7]
+        assert (await client.packet())[0] == 0xD0
+        body = b"\0\2\0" + b"".join(map(codec.text, filters))
+        client.send(codec.packet(codec.UNSUBSCRIBE, body, 2))
+        first, body = await client.packet()
+        assert (first, [i for i, code in enumerate(body[3:]) if code]) == (0xB0, [7])
+
+
 async def test_a_client_that_sends_nothing_is_ended(running, monkeypatch):
     monkeypatch.setattr(limits, "SOCKET_CONNECT_S_MAX", 0.02)
     async with raw(running) as silent:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterator
-from itertools import islice
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, Protocol, TypeVar
 
 from seb_appliance import limits
 from seb_appliance.broker.shares import Shares
@@ -31,7 +30,9 @@ from seb_appliance.protocols.sockets.introduced import CERTIFICATE
 from seb_appliance.tasks import in_slices
 
 _GRACE: Final = 1.5  # times the keep-alive
-_FILTERS_AT_ONCE: Final = 16  # without a turn of the event loop
+_FILTERS_AT_ONCE: Final = 2  # each may be compared with a thousand topics
+
+T = TypeVar("T")
 
 
 class Server(Listener, Protocol):
@@ -339,7 +340,7 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         self._check_key()
         if any(one.no_local and is_shared(one.topic_filter) for one in asked):
             raise MqttError(Code.PROTOCOL_ERROR, "no local makes no sense where clients share")
-        self._answer_each(codec.SUBACK, packet_id, map(self._begun, asked))
+        self._answer_each(codec.SUBACK, packet_id, asked, self._begun)
 
     def _begun(self, asked: codec.Subscription) -> int:
         try:
@@ -349,21 +350,24 @@ class Connection(PacketConnection[tuple[int, bytes]]):
 
     def _unsubscribe(self, body: bytes) -> None:
         packet_id, filters = codec.read_unsubscribe(body, self.version)
-        ended = (unsubscribe(self, self._server, one) for one in filters)
-        self._answer_each(codec.UNSUBACK, packet_id, ended)
+        self._answer_each(codec.UNSUBACK, packet_id, filters, self._ended)
 
-    def _answer_each(self, kind: int, packet_id: int, each: Iterator[int]) -> None:
-        """`each` does it and tells the code. Many take time: others get their turn in between. The
-        answer follows once the session is stored, if it is kept."""
-        codes = list(islice(each, _FILTERS_AT_ONCE))
-        if len(codes) < _FILTERS_AT_ONCE and not self.session.is_kept:
-            self.write(codec.write_suback(kind, packet_id, codes, self.version))
+    def _ended(self, topic_filter: str) -> int:
+        return unsubscribe(self, self._server, topic_filter)
+
+    def _answer_each(
+        self, kind: int, packet_id: int, asked: Sequence[T], answer: Callable[[T], int]
+    ) -> None:
+        """`answer` does what is asked and returns the code. Many take time, so others get their
+        turn in between. The answer follows once the session is stored, if it is kept."""
+        if len(asked) <= _FILTERS_AT_ONCE and not self.session.is_kept:
+            self.write(codec.write_suback(kind, packet_id, list(map(answer, asked)), self.version))
             return
 
         async def go_on() -> None:
-            await asyncio.sleep(0)
-            async for code in in_slices(each):
-                codes.append(code)
+            codes = list[int]()
+            async for one in in_slices(asked):
+                codes.append(answer(one))
             if self.session.is_kept:
                 try:
                     await self._server.sessions.store(self.session, self.incoming.publisher)

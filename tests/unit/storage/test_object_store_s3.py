@@ -264,32 +264,6 @@ async def test_a_put_is_stored_only_if_the_answer_names_the_object(
         await store.create("journal/1", b"bytes")
 
 
-@pytest.mark.parametrize("code", [200, 403])
-@pytest.mark.parametrize(
-    "date", ["Mon, 01 Jan 99999999999 00:00:00 GMT", "Fri, 31 Dec 9999 23:59:59 GMT", "soon"]
-)
-async def test_an_impossible_date_changes_neither_an_answer_nor_later_requests(
-    options: S3Options, proxy: FaultProxy, code: int, date: str
-) -> None:
-    clock = Clock(ahead_s=0)
-    store = S3Store(options, wall_s=clock)
-    try:
-        headers = {"Date": date, "ETag": '"1"'}
-        proxy.add(Rule("status", code=code, error="RequestTimeTooSkewed", headers=headers))
-        with contextlib.suppress(StoreError):
-            await store.create("impossible", b"bytes")
-        with contextlib.suppress(StoreError):
-            await store.get("impossible")
-        proxy.clear()
-        clock.ahead_s = 2  # the year that was told is over
-        with contextlib.suppress(StoreClockSkewError):
-            await store.put("possible", b"bytes")
-        await store.put("possible", b"bytes")
-        assert await store.get("possible") == b"bytes"
-    finally:
-        await store.close()
-
-
 async def test_many_stuck_reads_do_not_hold_up_a_put(options: S3Options, proxy: FaultProxy) -> None:
     store = S3Store(replace(options, read_timeout_s=30, threads=4))
     proxy.add(Rule("hang", method="GET"))
