@@ -52,7 +52,7 @@ def mqtt_attacks(key: str) -> Iterator[tuple[str, bytes]]:
     greeting = connect(key, 5, "hostile")
     wide, deep = codec.text("+/" * 31 + "#") + b"\1", codec.text("/" * 65_535) + b"\1"
     most = limits.MQTT_FILTERS_MAX
-    yield "a SUBSCRIBE of 1 MiB before its key", codec.packet(codec.SUBSCRIBE, bytes(1 << 17), 2)
+    yield "a SUBSCRIBE of 128 KiB before its key", codec.packet(codec.SUBSCRIBE, bytes(1 << 17), 2)
     yield "a thousand filters", greeting + _filters(most)
     yield (
         "a thousand filters of all topics",

@@ -26,7 +26,7 @@ from seb_appliance.api.server.http_protocol import Upgrade, refusal_bytes
 from seb_appliance.errors import BadRequestError
 from seb_appliance.protocols.sockets.introduced import Introduced, common_name
 
-_AT_ONCE: Final = 150  # frames between two turns of the event loop: less than 2 ms
+_AT_ONCE: Final = 100  # frames between two turns of the event loop: less than 2 ms
 Soon = Callable[[Callable[[], None]], object]
 
 
