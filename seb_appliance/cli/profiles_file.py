@@ -88,22 +88,27 @@ class Profiles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self
 
 
+def parse_profiles(data: bytes, source: str) -> Profiles:
+    """Raises ConfigurationError."""
+    try:
+        return msgspec.convert(tomllib.loads(data.decode()), Profiles).check()
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{source} is not a file of profiles: {error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigurationError(f"{source} is not a TOML file: {error}") from error
+
+
 def load() -> Profiles:
     """No profiles if the file does not exist. Raises ConfigurationError."""
     path = profiles_file()
     try:
         with path.open("rb") as file:
             mode = stat.S_IMODE(os.fstat(file.fileno()).st_mode)
-            table = tomllib.loads(file.read(FILE_BYTES_MAX).decode())
-        found = msgspec.convert(table, Profiles).check()
+            found = parse_profiles(file.read(FILE_BYTES_MAX), str(path))
     except FileNotFoundError:
         return Profiles()
     except OSError as error:
         raise ConfigurationError(f"cannot read {path} ({error.strerror})") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} is not a TOML file: {error}") from error
-    except msgspec.ValidationError as error:
-        raise ConfigurationError(f"{path} is not a file of profiles: {error}") from error
     if mode & 0o077 and any(profile.key is not None for profile in found.profiles.values()):
         raise ConfigurationError(
             f"{path} holds an API key and others may read it (mode {mode:04o}): chmod 600 {path}"

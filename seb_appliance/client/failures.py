@@ -128,7 +128,7 @@ def refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) 
 def _problem(body: bytes) -> dict[str, Any] | None:
     try:
         problem = msgspec.json.decode(body)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return problem if isinstance(problem, dict) and "code" in problem else None
 

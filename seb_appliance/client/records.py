@@ -60,7 +60,7 @@ def decode_batches(topic: str, body: bytes, begin: int, end: int) -> list[Record
     try:
         for at, header in batch.walk(body):
             records += _records(topic, batch.decode(body, at, header), begin, end)
-    except BadBatchError as error:
+    except (BadBatchError, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableAnswerError(
             f"the answer cannot be read ({error}); is the appliance of another version?"
         ) from error

@@ -316,9 +316,10 @@ def _inlet(node: Node) -> Json:
 
 def _queue(node: Node) -> Json:
     given = node.members(one.word for one in QUEUE_SETTINGS.values())
-    if "topics" not in given:
+    settings = _declared(given, QUEUE_SETTINGS)
+    if "topics" not in settings:
         raise node.wrong("topics is missing")
-    return nested(_declared(given, QUEUE_SETTINGS))
+    return nested(settings)
 
 
 def _declared(given: Mapping[str, Node], declared: Mapping[str, Declared]) -> Json:

@@ -11,6 +11,8 @@ import pyarrow.parquet as pq
 from seb_appliance.formats.lake.tables import OFFSET, TableFile
 
 _MAGIC: Final = b"PAR1"
+# The last three: there is no such column or row, or it has another type.
+_UNREADABLE: Final = (pa.ArrowException, OSError, LookupError, TypeError, ValueError)
 TAIL_BYTES: Final = 8  # the length of the footer, and the magic bytes
 
 
@@ -30,24 +32,23 @@ def footer_fault(end: bytes, file: TableFile) -> str:
         groups = [footer.row_group(i).column(0) for i in range(footer.num_row_groups)]
         if any(one.path_in_schema != OFFSET.name or one.statistics is None for one in groups):
             return "its first column is not the offset"
-        lower, upper = groups[0].statistics.min, groups[-1].statistics.max
-    except (pa.ArrowException, OSError, IndexError) as error:
+        return _bounds_fault(groups[0].statistics.min, groups[-1].statistics.max, file)
+    except _UNREADABLE as error:
         return f"its footer cannot be read: {str(error)[:100]}"
-    return _bounds_fault(lower, upper, file)
 
 
 def rows_fault(body: bytes, file: TableFile) -> str:
     """What is wrong with the rows of a whole file; "" if nothing is."""
     try:
         table = pq.read_table(pa.BufferReader(body))
-    except (pa.ArrowException, OSError) as error:
+        offsets = table.column(OFFSET.name).combine_chunks()
+        if len(offsets) != file.records:
+            return f"it has {len(offsets)} rows, not {file.records}"
+        if not pc.all(pc.less(offsets[:-1], offsets[1:]), min_count=0).as_py():
+            return "its offsets do not ascend"
+        return _bounds_fault(offsets[0].as_py(), offsets[-1].as_py(), file)
+    except _UNREADABLE as error:
         return f"its rows cannot be read: {str(error)[:100]}"
-    offsets = table.column(OFFSET.name).combine_chunks()
-    if len(offsets) != file.records:
-        return f"it has {len(offsets)} rows, not {file.records}"
-    if not pc.all(pc.less(offsets[:-1], offsets[1:]), min_count=0).as_py():
-        return "its offsets do not ascend"
-    return _bounds_fault(offsets[0].as_py(), offsets[-1].as_py(), file)
 
 
 def _bounds_fault(lower: int, upper: int, file: TableFile) -> str:

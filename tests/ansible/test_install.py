@@ -19,7 +19,8 @@ import pytest
 from tests.ansible.installed import DOMAIN, Installed, bare
 from tests.ansible.playing import Played, read_defaults, render
 from tests.support import kafka_member
-from tests.support.mqtt_client import Client, connect
+from tests.support.mqtt_client import Client
+from tests.support.mqtt_packets import connect
 from tests.support.servers.s3_server import NotInstalledError, free_port
 
 pytestmark = [

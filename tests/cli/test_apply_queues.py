@@ -30,6 +30,7 @@ def test_a_queue_is_made_changed_and_pruned(seb: Seb) -> None:
     assert changes(seb, write(seb, seb.good("apply", "--export").out)) == []
     for text, words in (
         ("{}", "topics is missing"),
+        ("{topics: }", "topics is missing"),
         ("{topics: [a], lease: soon}", "'soon'"),
         ("{topics: [a], ordering: all}", "'all' is none of none key"),
         ("{topics: [a], retry: 1s}", "unknown name"),

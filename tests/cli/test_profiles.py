@@ -114,6 +114,8 @@ def test_a_file_with_an_api_key_that_others_may_read_is_not_used(seb):
     "text",
     [
         "nonsense",
+        "a = " + "[" * 5_000,
+        "a = " + "9" * 5_000,
         "colour = 1",
         "default = 1",
         "profiles = 1",

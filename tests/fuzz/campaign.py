@@ -25,7 +25,7 @@ from tests.fuzz.mutating import INPUT_BYTES_MAX, mutations
 from tests.fuzz.target import Finding, Target
 
 CORPUS: Final = Path(__file__).with_name("corpus")
-PORTION: Final = 50_000
+PORTION: Final = 250_000  # each begins with the import of everything, which takes some seconds
 KEPT_BYTES_MAX: Final = 512  # of one input in the corpus of the repository
 KEPT_MAX: Final = 50
 

@@ -35,7 +35,7 @@ class Target:
     seeds: tuple[bytes, ...]
     words: tuple[bytes, ...] = ()
     refusals: tuple[type[Exception], ...] = (RefusedError,)
-    is_slow: bool = False  # about a millisecond each: the tests run a tenth as many
+    is_slow: bool = False  # some tenths of a millisecond each: the tests run a tenth as many
 
     def execute(self, data: bytes) -> None:
         """Raises Finding."""

@@ -280,6 +280,7 @@ async def test_a_topic_too_slow_for_its_sender_is_refused(seb):
         ({"verify": {"scheme": "hmac"}, "secrets": ["x"]}, "name of a header"),
         ({"verify": {"scheme": "path"}, "secrets": ["short"]}, "16 to 200"),
         ({"verify": {"scheme": "standard"}, "secrets": ["whsec_!"]}, "base64"),
+        ({"verify": {"scheme": "standard"}, "secrets": ["whsec_\u00e9"]}, "base64"),
         ({"verify": {"scheme": "svix"}, "secrets": ["whsec_"]}, "empty"),
         ({"verify": {"scheme": "github"}, "secrets": ["x"], "body": "envelope"}, "envelope"),
         ({"verify": {"scheme": "github"}, "secrets": ["x"], "key": "id"}, "JSON Pointer"),

@@ -15,7 +15,8 @@ from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code, Publish
 from seb_appliance.protocols.mqtt.listening import Mqtt
 from tests.support.appliance import running_appliance
-from tests.support.mqtt_client import connect, connected, raw, read_any, serving, subscribe
+from tests.support.mqtt_client import connected, raw, read_any, serving
+from tests.support.mqtt_packets import connect, subscribe
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -220,11 +221,11 @@ async def test_a_record_that_no_mqtt_client_could_send_stops_nobodys_messages(ru
 
 async def test_a_packet_of_many_filters_holds_up_nobody(running):
     async with connected(running, client_id="many") as many:
-        for count in (limits.MQTT_FILTERS_PER_PACKET_MAX, limits.MQTT_FILTERS_PER_PACKET_MAX + 1):
+        for count in (limits.MQTT_FILTERS_MAX, limits.MQTT_FILTERS_MAX + 1):
             named = [codec.text(f"many/{i}/#") for i in range(count)]
             body = struct.pack(">H", 9) + b"\0" + b"".join(one + b"\1" for one in named)
             many.send(codec.packet(codec.SUBSCRIBE, body, 2))
-            if count > limits.MQTT_FILTERS_PER_PACKET_MAX:
+            if count > limits.MQTT_FILTERS_MAX:
                 assert await many.packet() == (0xE0, ANY)
                 break
             turns = 0
@@ -368,6 +369,22 @@ async def test_a_hostile_packet_ends_its_connection_with_a_reason(running, sent,
         assert (first, body[0]) == (0xE0, code)
         good.send(codec.packet(codec.PINGREQ, b""))
         assert await good.packet() == (0xD0, b"")
+
+
+async def test_many_filters_of_one_packet_are_answered_in_order(running):
+    async with connected(running) as client:
+        filters = [f"many/{i}" for i in range(300)]
+        filters[7] = "many/#/7"
+        body = b"\0\1\0" + b"".join(codec.text(one) + b"\1" for one in filters)
+        client.send(codec.packet(codec.SUBSCRIBE, body, 2), codec.packet(codec.PINGREQ, b""))
+        first, body = await client.packet()
+        assert (first, len(body)) == (0x90, 3 + len(filters))
+        assert [i for i, code in enumerate(body[3:]) if code != 1] == [7]
+        assert (await client.packet())[0] == 0xD0
+        body = b"\0\2\0" + b"".join(map(codec.text, filters))
+        client.send(codec.packet(codec.UNSUBSCRIBE, body, 2))
+        first, body = await client.packet()
+        assert (first, [i for i, code in enumerate(body[3:]) if code]) == (0xB0, [7])
 
 
 async def test_a_client_that_sends_nothing_is_ended(running, monkeypatch):

@@ -17,7 +17,8 @@ from seb_appliance.protocols.sockets.websocket import carrying
 from tests.http.test_connections import listed
 from tests.http.test_mqtt_websocket import opened
 from tests.support.appliance import running_appliance
-from tests.support.mqtt_client import Client, connect, proxy_header, raw, serving, tls_value
+from tests.support.mqtt_client import Client, raw, serving
+from tests.support.mqtt_packets import connect, proxy_header, tls_value
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LOCAL = [ip_network("127.0.0.1")]

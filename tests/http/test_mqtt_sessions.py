@@ -14,7 +14,8 @@ from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code, Publish
 from seb_appliance.protocols.mqtt.sessions import _NOBODY
 from seb_appliance.storage.stores.memory import MemoryStore
-from tests.support.mqtt_client import connect, connected, raw, serving
+from tests.support.mqtt_client import connected, raw, serving
+from tests.support.mqtt_packets import connect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 FOR_AN_HOUR = {"clean_start": False, "session_expiry": 3_600}

@@ -25,7 +25,8 @@ from seb_appliance import limits
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.sockets.websocket import carrying
 from tests.http.test_connections import listed
-from tests.support.mqtt_client import Client, connect, connected, serving, subscribe
+from tests.support.mqtt_client import Client, connected, serving
+from tests.support.mqtt_packets import connect, subscribe
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 PATH = "/mqtt"
@@ -138,6 +139,17 @@ async def test_what_follows_the_request_at_once_is_taken(running):
     assert isinstance(await client.event(), AcceptConnection)
     assert (await Client(client, client, 5).packet())[0] == 0x20
     writer.close()
+
+
+async def test_many_small_frames_are_taken_in_more_than_one_turn_and_in_order(running):
+    async with by_websocket(running) as client:
+        packets = subscribe("small") + codec.packet(codec.PINGREQ, b"") * 400
+        client.writer.writer.write(
+            b"".join(bytes((0x82, 0x81, 0, 0, 0, 0, byte)) for byte in packets)
+        )
+        assert (await client.packet())[0] == 0x90
+        for _ in range(400):
+            assert (await client.packet())[0] == 0xD0
 
 
 async def test_pings_are_answered_and_text_ends_the_connection(running):

@@ -183,6 +183,7 @@ async def test_the_checks_of_splunk_senders_are_answered(seb):
         (b'{"event":1}', 400, 6),
         (b'{"event":"\\ud800","index":"a"}', 400, 6),
         (b'{"event":1e999,"index":"a"}', 400, 6),
+        (b'{"event":' + b"9" * 5_000 + b',"index":"a"}', 400, 6),
         (b'{"event":1,"fields":{"a":"\\ud800"},"index":"a"}', 400, 6),
         (b'{"event":1,"time":1e308,"index":"a"}', 400, 6),
         (b'{"event":' + b"[" * 100_000 + b"]" * 100_000 + b',"index":"a"}', 400, 6),

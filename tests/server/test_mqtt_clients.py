@@ -14,7 +14,8 @@ import httpx2
 import pytest
 
 from seb_appliance.protocols.mqtt import codec
-from tests.support.mqtt_client import Client, connect
+from tests.support.mqtt_client import Client
+from tests.support.mqtt_packets import connect
 from tests.support.process import Bucket, SebProcess
 from tests.support.servers.s3_server import free_port
 

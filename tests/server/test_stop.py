@@ -14,7 +14,8 @@ from seb_appliance.storage.layout import Mode
 from tests.crash.arena import TOPICS, directory_arena, rounds, s3_arena
 from tests.support.faultproxy import Rule
 from tests.support.load import Connection, pass_time
-from tests.support.mqtt_client import Client, connect
+from tests.support.mqtt_client import Client
+from tests.support.mqtt_packets import connect
 from tests.support.servers.s3_server import free_port
 
 pytestmark = [pytest.mark.slow, pytest.mark.alone]

@@ -20,6 +20,7 @@ from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.api.encoding.formats import media_type
 from seb_appliance.api.encoding.parameters import choice
 from seb_appliance.api.encoding.record_json import (
+    NUMBER_TOO_LARGE,
     bad_json,
     check_numbers,
     check_utf8,
@@ -49,6 +50,7 @@ _array_decoder: Final = msgspec.json.Decoder(list[Raw])
 _object_decoder: Final = msgspec.json.Decoder(dict[str, Raw])
 _text_decoder: Final = msgspec.json.Decoder(str)
 _any_decoder: Final = msgspec.json.Decoder()
+_NOT_JSON: Final = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 
 
 class _Member:
@@ -224,6 +226,8 @@ def _in_a_row(text: str) -> list[bytes]:
         ) from error
     except RecursionError as error:
         raise bad_json(error) from error
+    except ValueError as error:  # Python makes no integer of more than 4,300 digits
+        raise BadJsonError(f"Record {len(documents)}: {NUMBER_TOO_LARGE}.") from error
     return _numbers_checked(documents)
 
 
@@ -246,18 +250,25 @@ def _numbers_checked(values: list[bytes]) -> list[bytes]:
 
 def _key_at(value: bytes, pointer: str, number: int) -> bytes | None:
     """A text's UTF-8, a number or boolean as it is written; None for all else."""
-    found = _at(value, pointer, number)
-    if found is None or found[:1] in (b"{", b"[", b"n"):
-        return None
-    return check_key(_text_decoder.decode(found).encode() if found[:1] == b'"' else found)
+    try:
+        found = _at(value, pointer)
+        if found is None or found[:1] in (b"{", b"[", b"n"):
+            return None
+        key = _text_decoder.decode(found).encode() if found[:1] == b'"' else found
+    except _NOT_JSON as error:
+        raise bad_json(error, where=f"Record {number}: ") from error
+    return check_key(key)
 
 
 def _time_at(value: bytes, pointer: str, number: int) -> int | None:
     """Microseconds since 1970 of an RFC 3339 time or a Unix time; None if there is nothing."""
-    found = _at(value, pointer, number)
-    if found is None or found == b"null":
+    try:
+        found = _at(value, pointer)
+        given: Any = None if found is None else _any_decoder.decode(found)
+    except _NOT_JSON as error:
+        raise bad_json(error, where=f"Record {number}: ") from error
+    if given is None:
         return None
-    given: Any = _any_decoder.decode(found)
     try:
         return _time_us(given)
     except (ValueError, OverflowError) as error:
@@ -273,16 +284,12 @@ def _time_us(given: Any) -> int:
     raise ValueError("it is neither a time such as 2026-11-21T10:00:00Z nor a Unix time")
 
 
-def _at(value: bytes, pointer: str, number: int) -> bytes | None:
-    """The JSON text at a pointer, None if there is none. Raises BadJsonError for a value that is
-    not JSON."""
+def _at(value: bytes, pointer: str) -> bytes | None:
+    """The JSON text at a pointer, None if there is none. Raises one of _NOT_JSON."""
     found: bytes | None = value.strip()
-    try:
-        for token in pointer.split("/")[1:]:
-            if found is not None:
-                found = _member(found, token.replace("~1", "/").replace("~0", "~"))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise bad_json(error, where=f"Record {number}: ") from error
+    for token in pointer.split("/")[1:]:
+        if found is not None:
+            found = _member(found, token.replace("~1", "/").replace("~0", "~"))
     return found
 
 

@@ -24,6 +24,7 @@ RIGHT_FORMS: Final = (
     '{"records":[{"value":{"temp":21}}]}.'
 )
 
+NUMBER_TOO_LARGE: Final = "a number is too large for a double"
 # A double ends at 1.8e308. Each byte is looked at a few times at most, whatever the value is.
 _PERHAPS_HUGE: Final = re.compile(rb"[eE]\+?[0-9]{3}|(?<![0-9])[0-9]{309}")
 _TEXT_OR_HUGE: Final = re.compile(
@@ -244,7 +245,7 @@ def check_numbers(sent: bytes) -> None:
     for found in _TEXT_OR_HUGE.finditer(sent):
         number = found[0]
         if number[0] != 0x22 and math.isinf(float(number)):
-            raise BadJsonError("a number is too large for a double")
+            raise BadJsonError(NUMBER_TOO_LARGE)
 
 
 def _key(record: Record) -> bytes | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, count, islice
@@ -237,7 +238,9 @@ def _kind_of(value: Any) -> str:
     if isinstance(value, bool):
         return "boolean"
     if isinstance(value, int):
-        return "long" if -(2**63) <= value < 2**63 else "double"
+        if -(2**63) <= value < 2**63:
+            return "long"
+        return "double" if abs(value) <= sys.float_info.max else "json"
     if isinstance(value, float):
         return "double"
     if not isinstance(value, str):

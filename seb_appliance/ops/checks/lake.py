@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from seb_appliance import limits
+from seb_appliance.api.server.parsing import Parser
 from seb_appliance.broker.lake.jobs import PrintedObject, PrintJob
 from seb_appliance.broker.lake.names import (
     CHECKPOINT_EVERY,
@@ -22,7 +23,7 @@ from seb_appliance.broker.lake.names import (
 )
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.ports import LoadedState
-from seb_appliance.errors import ObjectMissingError
+from seb_appliance.errors import ObjectMissingError, OverloadedError
 from seb_appliance.ops.checks.findings import Problem
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore, together
@@ -43,11 +44,18 @@ class LakeCheck:
     files: int = 0
     strays: int = 0
     _garbage: set[str] = field(default_factory=set)
+    _parser: Parser = field(default_factory=Parser)
 
     async def problems(self) -> list[Problem]:
-        found: list[Problem] = []
         if not self.state.lake_tables:
-            return found
+            return []
+        try:
+            return await self._problems()
+        finally:
+            await self._parser.close()
+
+    async def _problems(self) -> list[Problem]:
+        found: list[Problem] = []
         self._garbage = {row.key for row in self.state.garbage}
         tables = {table.head.definition.location: table for table in self.state.lake_tables}
         async for location, sizes in self._by_location():
@@ -152,9 +160,12 @@ class LakeCheck:
                 fault = await asyncio.to_thread(rows_fault, body, one.file)
             else:
                 end = (await self.store.get_range(key, length - long, long)).data
-                fault = await asyncio.to_thread(footer_fault, end, one.file)
+                # Arrow ends its process for some damaged footers.
+                fault = await self._parser.parse_apart("", footer_fault, end, one.file)
         except ObjectMissingError:
             fault = "it is gone"
+        except OverloadedError:
+            fault = "its footer ends the process that reads it"
         return self._problem(head, "table_file_damaged", one, fault) if fault else None
 
     def _problem(self, head: TableHead, code: str, what: LakeFile | str, detail: str) -> Problem:

@@ -12,7 +12,12 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from seb_appliance import limits
-from seb_appliance.api.encoding.record_json import compact_json, text_of, too_many_records
+from seb_appliance.api.encoding.record_json import (
+    check_numbers,
+    compact_json,
+    text_of,
+    too_many_records,
+)
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.errors import BadJsonError
 
@@ -27,6 +32,7 @@ def json_values(body: bytes, *, may_be_none: bool) -> list[bytes]:
     compact = compact_json(body)
     if compact is None:
         raise BadJsonError("The body is not JSON in UTF-8; this stream accepts only JSON.")
+    check_numbers(compact)
     if not compact.startswith(b"["):
         return [compact]
     values = _items(compact)

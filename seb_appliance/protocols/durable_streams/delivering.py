@@ -279,9 +279,7 @@ class StreamSubscriptions(Job):
             )
         if answered.status not in _SUCCESS:
             raise DeliveryError(f"the webhook answered {answered.status}")
-        with contextlib.suppress(msgspec.DecodeError):
-            return _answer_decoder.decode(answered.body).done
-        return False
+        return is_done(answered.body)
 
     # --- metrics ---
 
@@ -295,6 +293,14 @@ class StreamSubscriptions(Job):
         for state, number in (("active", len(self._all) - failing), ("failing", failing)):
             text = "Subscriptions of streams, by state."
             yield Sample("seb_stream_subscriptions", text, "gauge", number, {"state": state})
+
+
+def is_done(answer: bytes | bytearray) -> bool:
+    """Whether a webhook has done the work; it may answer anything."""
+    try:
+        return _answer_decoder.decode(answer).done
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def _base64url(data: bytes) -> str:

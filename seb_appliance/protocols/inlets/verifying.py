@@ -101,7 +101,7 @@ def _standard_key(secret: str) -> bytes:
     text = secret.removeprefix("whsec_")
     try:
         key = base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise BadRequestError("The secret is whsec_ followed by base64.") from error
     if not key:
         raise BadRequestError("The secret is whsec_ followed by base64: anyone has an empty one.")

@@ -362,12 +362,12 @@ def read_subscribe(body: bytes, version: int) -> tuple[int, list[Subscription]]:
         no_local = bool(options & 4)
         if no_local and topic_filter.startswith("$share/"):
             raise MqttError(Code.PROTOCOL_ERROR, "no local does not go with a shared subscription")
+        _check_count(found)
         identifier = given.get("subscription_id")
         handling, as_published = options >> 4 & 3, bool(options & 8)
         found.append(
             Subscription(topic_filter, options & 3, no_local, identifier, as_published, handling)
         )
-        _check_number(found)
     return packet_id, _not_empty(found)
 
 
@@ -379,15 +379,15 @@ def read_unsubscribe(body: bytes, version: int) -> tuple[int, list[str]]:
         read_properties(reader, UNSUBSCRIBE)
     found = list[str]()
     while not reader.is_done:
+        _check_count(found)
         found.append(reader.text())
-        _check_number(found)
     return packet_id, _not_empty(found)
 
 
-def _check_number(filters: list[Any]) -> None:
-    if len(filters) > limits.MQTT_FILTERS_PER_PACKET_MAX:
-        most = limits.MQTT_FILTERS_PER_PACKET_MAX
-        raise MqttError(Code.QUOTA, f"a packet names more than {most} topic filters")
+def _check_count(filters: list[Any]) -> None:
+    """Before another one."""
+    if len(filters) == limits.MQTT_FILTERS_MAX:
+        raise MqttError(Code.QUOTA, "a packet has too many topic filters")
 
 
 def _not_empty(filters: list[Any]) -> list[Any]:

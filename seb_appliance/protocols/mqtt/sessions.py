@@ -321,17 +321,11 @@ class Sessions:
 
     def _load(self, key: bytes, value: bytes) -> Session | None:
         """Returns it if the routes have changed: it must be stored again."""
-        try:
-            api_key_id, _, client_id = key.decode().partition("/")
-            document = msgspec.json.decode(value, type=Document)
-            for one, _ in document.filters:
-                check_filter(one.topic_filter)
-            for one, _ in document.shared:
-                share_of(one.topic_filter)
-        except (UnicodeDecodeError, msgspec.MsgspecError, MqttError) as error:
-            _log.warning("the MQTT session %r cannot be read: %s", key, error)
+        found = read_document(key, value)
+        if found is None:
             return None
-        session = Session((api_key_id, client_id), document.expiry_s)
+        client, document = found
+        session = Session(client, document.expiry_s)
         session.subscriptions = self._loaded(document.filters)
         session.shared = self._loaded(document.shared)
         routes = self._logs.routes
@@ -345,7 +339,7 @@ class Sessions:
                 done = self._broker.groups.committed_offset(session.group, topic.topic_id)
                 offset = since.get(topic.topic_id, 0) if done is None else done
                 session.positions.setdefault(topic.topic_id, Position(offset))
-        session.room = Reservation(self._room, api_key_id)
+        session.room = Reservation(self._room, client[0])
         session.room.grow_anyway(_SESSION_BYTES + len(value))
         session.is_stored = True
         self._all[session.client] = session
@@ -448,3 +442,19 @@ _NOBODY: Final = _Nobody()
 
 def _name(client: Client) -> bytes:
     return "/".join(client).encode()
+
+
+def read_document(key: bytes, value: bytes) -> tuple[Client, Document] | None:
+    """Whose session a record is, and what is stored of it; None for a record that is none: others
+    may have stored it."""
+    try:
+        api_key_id, _, client_id = key.decode().partition("/")
+        document = msgspec.json.decode(value, type=Document)
+        for one, _ in document.filters:
+            check_filter(one.topic_filter)
+        for one, _ in document.shared:
+            share_of(one.topic_filter)
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError, MqttError) as error:
+        _log.warning("the MQTT session %r cannot be read: %s", key, error)
+        return None
+    return (api_key_id, client_id), document

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from litestar.types import HTTPScope
 from wsproto import ConnectionType, WSConnection
@@ -24,6 +25,13 @@ from seb_appliance.api.server.auth import Network, forwarded_for
 from seb_appliance.api.server.http_protocol import Upgrade, refusal_bytes
 from seb_appliance.errors import BadRequestError
 from seb_appliance.protocols.sockets.introduced import Introduced, common_name
+
+_AT_ONCE: Final = 100  # frames between two turns of the event loop: less than 2 ms
+Soon = Callable[[Callable[[], None]], object]
+
+
+def call_soon(work: Callable[[], None]) -> object:
+    return asyncio.get_running_loop().call_soon(work)
 
 
 def carrying(
@@ -51,7 +59,8 @@ def carrying(
 
 class WebSocket(asyncio.Protocol):
     """`transport`: of a connection whose client asks for WebSocket with what it sends next.
-    `address`, `certificate`: as of `Introduced`."""
+    `address`, `certificate`: as of `Introduced`. `soon`: does something in the next turn of the
+    event loop."""
 
     def __init__(
         self,
@@ -60,6 +69,7 @@ class WebSocket(asyncio.Protocol):
         subprotocol: str,
         address: str | None,
         certificate: str | None,
+        soon: Soon = call_soon,
     ) -> None:
         self._carried = carried
         self._transport = transport
@@ -68,19 +78,52 @@ class WebSocket(asyncio.Protocol):
         self._certificate = certificate
         self._frames = WSConnection(ConnectionType.SERVER)
         self._is_open = False
+        self._soon = soon
+        self._scheduled = False  # frames wait for the next turn
+        self._carried_waits = False
+        self._reads = True
 
     def data_received(self, data: bytes) -> None:
         if not data or self._transport.is_closing():
             return
         try:
             self._frames.receive_data(data)
-            for event in self._frames.events():
-                self._take(event)
         except (ProtocolError, UnicodeDecodeError) as error:
-            if self._is_open:
-                self.end(CloseReason.PROTOCOL_ERROR)
-            else:
-                self._refuse(f"This is no valid request for WebSocket: {error}.")
+            self._fail(error)
+            return
+        if not self._scheduled:
+            self._process()
+
+    def _process(self) -> None:
+        """Takes frames: a small one takes as long as a large one, so only so many at once."""
+        self._scheduled = False
+        try:
+            for number, event in enumerate(self._frames.events(), 1):
+                self._take(event)
+                if number == _AT_ONCE:
+                    self._scheduled = True
+                    self._soon(self._process)
+                    break
+        except (ProtocolError, UnicodeDecodeError) as error:
+            self._fail(error)
+        self._regulate()
+
+    def read_on(self, *, waits: bool) -> None:
+        """`waits`: the carried protocol takes nothing more now."""
+        self._carried_waits = waits
+        self._regulate()
+
+    def _regulate(self) -> None:
+        wanted = not (self._scheduled or self._carried_waits)
+        if wanted != self._reads and not self._transport.is_closing():
+            self._reads = wanted
+            (self._transport.resume_reading if wanted else self._transport.pause_reading)()
+
+    def _fail(self, error: Exception) -> None:
+        if self._is_open:
+            self.end(CloseReason.PROTOCOL_ERROR)
+        else:
+            self._refuse(f"This is no valid request for WebSocket: {error}.")
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._is_open:
@@ -152,3 +195,10 @@ class _Carrier(Introduced):
         super().__init__(inner, address, certificate)
         self.write = websocket.send  # type: ignore[method-assign,assignment]
         self.close = websocket.end  # type: ignore[method-assign]
+        self._websocket = websocket
+
+    def pause_reading(self) -> None:
+        self._websocket.read_on(waits=True)
+
+    def resume_reading(self) -> None:
+        self._websocket.read_on(waits=False)

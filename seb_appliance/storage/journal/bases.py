@@ -7,7 +7,7 @@ chain from the highest base down to the first is the whole log. The bases also r
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 from crc32c import crc32c
@@ -26,6 +26,8 @@ from seb_appliance.storage.journal.replay import (
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim
 from seb_appliance.storage.stores.object_store import list_all
+
+_ID_BYTES: Final = 16
 
 
 class Base(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -71,12 +73,19 @@ def encode_base(base: Base) -> bytes:
 
 
 def decode_base(body: bytes, claim: Claim) -> Base:
-    """The base of `claim`. Raises ValueError for other bytes."""
-    sealed = msgspec.json.decode(body, type=_Sealed)
-    if crc32c(bytes(sealed.base)) != sealed.crc32c:
-        raise ValueError("its CRC does not agree")
-    base = msgspec.json.decode(sealed.base, type=Base)
+    """The base of `claim`. Raises ValueError for other bytes, ConfigurationError for a newer
+    release's."""
+    try:
+        sealed = msgspec.json.decode(body, type=_Sealed)
+        if crc32c(bytes(sealed.base)) != sealed.crc32c:
+            raise ValueError("its CRC does not agree")
+        base = msgspec.json.decode(sealed.base, type=Base)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from error
     require_known_formats(base.format_versions, layout.base_key(claim))
+    ids = (base.bucket_id, base.writer, base.previous_writer)
+    if any(one is not None and len(bytes.fromhex(one)) != _ID_BYTES for one in ids):
+        raise ValueError("an id has the wrong length")
     if (base.n, base.writer) != (claim.n, claim.writer_id.hex()):
         raise ValueError("it is the base of another writer")
     return base
@@ -142,7 +151,7 @@ class BaseChain:
                 base = self._read[claim] = decode_base(body, claim)
             except ObjectMissingError as error:
                 raise ReplayError(key, "is missing: a base that leads nowhere") from error
-            except (msgspec.DecodeError, ValueError) as error:
+            except ValueError as error:
                 why = str(error)
             else:
                 return base

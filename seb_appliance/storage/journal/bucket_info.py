@@ -49,7 +49,7 @@ def decode_bucket_info(body: bytes) -> BucketInfo:
     try:
         info = msgspec.json.decode(body, type=BucketInfo)
         well_formed = len(info.id_bytes) == 16
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise StoreUnusableError(
             f"{layout.BUCKET} in the bucket cannot be read: {error}"
         ) from error

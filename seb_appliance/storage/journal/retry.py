@@ -117,7 +117,11 @@ class RetryingStore(WrappedStore):
         self.health.failure = error.detail
         self.health.denied = isinstance(error, StoreDeniedError)
         waits = not self.health.denied or self.give_up_after_s is None
-        if waits and not self._logged and (self.health.denied or self._failing_s() >= FAILING_FOR_S):
+        if (
+            waits
+            and not self._logged
+            and (self.health.denied or self._failing_s() >= FAILING_FOR_S)
+        ):
             self._logged = True
             # With quotes: the text may be the store's, and stays on its line.
             _log.warning(

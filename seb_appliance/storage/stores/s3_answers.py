@@ -19,6 +19,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
     UnauthorizedSSOTokenError,
 )
+from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
 from seb_appliance.errors import (
@@ -32,10 +33,11 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
 )
 
-# All errors of a request in boto3 and below, and of one by the event loop. KeyError and ValueError:
-# an answer lacks a required member, or has one that cannot be read.
+# All errors of a request in boto3 and below, and of one by the event loop. Those of Python: an
+# answer lacks a required member, or has one that cannot be read.
 CLIENT_ERRORS: Final = (
-    ClientError, BotoCoreError, HTTPError, OSError, EOFError, KeyError, ValueError
+    ClientError, BotoCoreError, ResponseParserError, HTTPError, OSError, EOFError,
+    LookupError, ArithmeticError, ValueError, TypeError, RuntimeError,
 )  # fmt: skip
 
 _CREDENTIALS_ERRORS: Final = (
@@ -136,7 +138,13 @@ def _status(error: ClientError) -> int:
 
 
 def _code(error: ClientError) -> str:
-    return error.response.get("Error", {}).get("Code", "")
+    return _text(error, "Code")
+
+
+def _text(error: ClientError, name: str) -> str:
+    """A member of the answer; "" where it is none, or no text."""
+    found = error.response.get("Error", {}).get(name, "")
+    return found if isinstance(found, str) else ""
 
 
 def _message(error: ClientError) -> str:
@@ -151,4 +159,4 @@ def _message(error: ClientError) -> str:
             " (a lifecycle rule moved it to an archive: remove the rule, and restore the object to "
             "the class STANDARD)"
         )
-    return (error.response.get("Error", {}).get("Message", "") or "no reason given") + hint
+    return (_text(error, "Message") or "no reason given") + hint

@@ -23,7 +23,7 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials, ReadOnlyCredentials, RefreshableCredentials
 from botocore.exceptions import ClientError
 from botocore.httpsession import get_cert_path
-from botocore.model import Shape
+from botocore.model import StructureShape
 from botocore.parsers import create_parser
 from crc32c import crc32c
 
@@ -37,7 +37,7 @@ _PIECE_BYTES: Final = 256 * limits.KIB
 # Hashed by a thread beyond this: changing threads takes longer than hashing less does.
 _THREAD_BYTES: Final = 128 * limits.KIB
 _UNSIGNED: Final = "UNSIGNED-PAYLOAD"
-_NO_MEMBERS: Final = Shape("PutObjectOutput", {"type": "structure"})
+_NO_MEMBERS: Final = StructureShape("PutObjectOutput", {"type": "structure", "members": {}})
 _PAYLOAD_HASH: Final = "seb-payload-hash"
 _CRC32C: Final = "x-amz-checksum-crc32c"
 
@@ -250,13 +250,15 @@ class _Connection(asyncio.Protocol):
     def __init__(self) -> None:
         self.lost = False
         self._answer = _Answer()
-        self._answered: asyncio.Future[None] | None = None  # while a request is under way
+        # While a request is under way.
+        self._answered: asyncio.Future[_Answer] | None = None
         self._writable = asyncio.Event()
         self._parser = httptools.HttpResponseParser(self)
 
     async def request(self, head: bytes, pieces: Iterator[memoryview]) -> _Answer:
         """Sends each piece once the one before is with the kernel. Raises as `S3Puts.send`."""
-        answered = self._answered = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[_Answer] = asyncio.get_running_loop().create_future()
+        self._answered = answered
         self._transport.write(head)
         whole = False
         for piece in pieces:
@@ -266,13 +268,12 @@ class _Connection(asyncio.Protocol):
             await self._writable.wait()
         else:
             whole = not self._transport.get_write_buffer_size()
-        await answered
-        answer = self._answer
+        answer: _Answer = await answered
         if not whole:  # refused before it was read
             answer.reusable = False
             if answer.status < 300:
                 raise ValueError("the store answered before it had the whole object")
-        self._answered, self._answer = None, _Answer()
+        self._answered = None
         self._parser = httptools.HttpResponseParser(self)
         return answer
 
@@ -341,7 +342,8 @@ class _Connection(asyncio.Protocol):
             return
         self._writable.set()
         if error is None:
-            self._answered.set_result(None)
+            self._answered.set_result(self._answer)
+            self._answer = _Answer()  # what follows is no part of it
         else:
             self._answered.set_exception(error)
 

@@ -382,12 +382,12 @@ class S3Requests:
             raise meaning from error
 
     def _signing_time(self) -> str:
-        now_s = self._wall_s() + self._signing_offset_s
+        now_s = min(self._wall_s() + self._signing_offset_s, limits.TIME_US_MAX / 1_000_000)
         return datetime.fromtimestamp(now_s, UTC).strftime("%Y%m%dT%H%M%SZ")
 
     def _note_date(self, headers: Mapping[str, str]) -> None:
         """Of an answer that just came: its Date is in whole seconds."""
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, OverflowError):
             if date := headers.get("date"):
                 store_s = parsedate_to_datetime(date).timestamp()
                 self.date_ahead_s = store_s + 0.5 - monotonic_s()

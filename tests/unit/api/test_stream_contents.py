@@ -7,7 +7,7 @@ import tracemalloc
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.errors import RequestTooLargeError
+from seb_appliance.errors import BadJsonError, RequestTooLargeError
 from seb_appliance.protocols.durable_streams.contents import json_values
 
 MOST = limits.RECORDS_PER_REQUEST_MAX
@@ -38,3 +38,9 @@ def test_a_list_of_too_many_items_is_not_made_before_it_is_refused() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 5 * len(body)
+
+
+def test_a_number_that_no_double_holds_is_refused() -> None:
+    for body in (b"1e999", b"[1," + b"9" * 5_000 + b"]", b'{"a":[-1e400]}'):
+        with pytest.raises(BadJsonError, match="too large"):
+            json_values(body, may_be_none=False)

@@ -139,6 +139,10 @@ def test_a_time_without_a_zone_and_a_number_beyond_64_bits_are_no_timestamp_and_
     assert suggested({"a": "2026-11-21T10:00:00", "b": 10**30}) == "a:string, b:double, _rest"
 
 
+def test_a_number_beyond_a_double_is_json() -> None:
+    assert suggest([b'{"a":1}', b'{"a":%b}' % (b"9" * 310)]).text == "a:json, _rest"
+
+
 def test_members_of_an_object_become_columns_and_deeper_ones_are_json() -> None:
     assert suggested({"user": {"id": 1, "at": {"x": 1}}}) == (
         "user_id:long=$.user.id, user_at:json=$.user.at, _rest"

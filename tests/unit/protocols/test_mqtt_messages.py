@@ -167,6 +167,15 @@ def test_a_packet_has_so_many_properties_and_no_more():
     assert caught.value.code == Code.QUOTA
 
 
+@pytest.mark.parametrize("read", [codec.read_subscribe, codec.read_unsubscribe])
+def test_a_packet_has_so_many_topic_filters_and_no_more(read):
+    one = codec.text("a") + (b"\1" if read is codec.read_subscribe else b"")
+    assert len(read(b"\0\1\0" + one * limits.MQTT_FILTERS_MAX, V5)[1]) == limits.MQTT_FILTERS_MAX
+    with pytest.raises(MqttError) as caught:
+        read(b"\0\1\0" + one * (limits.MQTT_FILTERS_MAX + 1), V5)
+    assert caught.value.code == Code.QUOTA
+
+
 def test_a_header_that_mqtt_cannot_carry_is_left_out():
     long = b"x" * (limits.MQTT_TEXT_CHARACTERS_MAX + 1)
     headers = msgspec.msgpack.encode({"good": b"1", "bad": b"\xff", "long": long})

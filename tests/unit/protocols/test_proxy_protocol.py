@@ -11,7 +11,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.protocols.sockets.introduced import common_name
 from seb_appliance.protocols.sockets.proxy_protocol import Said, read_header
-from tests.support.mqtt_client import proxy_header, tls_value
+from tests.support.mqtt_packets import proxy_header, tls_value
 
 
 def test_the_line_of_version_1_tells_the_address() -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.shares import Shares
+from seb_appliance.protocols.durable_streams.delivering import is_done
 from seb_appliance.protocols.subscriptions.addresses import Target, is_permitted
 from seb_appliance.protocols.subscriptions.delivering import Sent, Worker, retry_after_s
 from seb_appliance.protocols.subscriptions.sending import DeliveryError, Sender
@@ -317,3 +318,10 @@ def test_settings_that_an_older_release_stored_are_read() -> None:
         b'{"url":"https://a.example/","secrets":["x"]}', type=StoredSubscription
     )
     assert (stored.state, stored.body, stored.batch) == ("active", "value", 1)
+
+
+@pytest.mark.parametrize(
+    "answer", [b"", b"[" * 9_000, b"\xff", b'{"done":"\xff"}', b'{"done":1}', b'{"\xff":[]}']
+)
+def test_a_webhook_of_streams_that_answers_anything_else_is_not_done(answer: bytes) -> None:
+    assert not is_done(answer)

@@ -62,8 +62,9 @@ def listing(members: str) -> str:
     return f"<ListBucketResult>{members}</ListBucketResult>"
 
 
-def listed(key: str, size: str) -> str:
-    return f"<Contents><Key>{key}</Key><Size>{size}</Size></Contents>"
+def listed(key: str, size: str, modified: str = "") -> str:
+    modified = modified and f"<LastModified>{modified}</LastModified>"
+    return f"<Contents><Key>{key}</Key><Size>{size}</Size>{modified}</Contents>"
 
 
 # --- the table "What an answer means" ---
@@ -91,7 +92,9 @@ def listed(key: str, size: str) -> str:
         (504, "GatewayTimeout", StoreUncertainError),
         (507, "InsufficientStorage", StoreUncertainError),
         (202, "Accepted", StoreUncertainError),
+        (300, "MultipleChoices", StoreUncertainError),
         (418, "Teapot", StoreUncertainError),
+        (500, "<Deeper>InternalError</Deeper>", StoreUncertainError),
     ],
 )
 async def test_an_answer_to_create_has_its_meaning_and_is_not_retried(
@@ -218,6 +221,11 @@ async def test_an_answer_that_is_no_listing_is_not_an_empty_one(
         listing("<IsTruncated>false</IsTruncated><KeyCount>1</KeyCount>"),
         listing("<IsTruncated>false</IsTruncated>" + listed("tests/seb/claims/2", "")),
         listing("<IsTruncated>false</IsTruncated>" + listed("tests/seb/claims/2", "many")),
+        listing("<IsTruncated>false</IsTruncated>" + listed("tests/seb/claims/2", "1", "soon")),
+        listing(
+            "<IsTruncated>false</IsTruncated>"
+            + listed("tests/seb/claims/2", "1", "2026-01-01T00:" + "9" * 5_000)
+        ),
         listing("<IsTruncated>false</IsTruncated>" + listed("elsewhere", "1")),
         listing("<IsTruncated>false</IsTruncated>" + listed("tests/seb/claims/1", "1")),
     ],

@@ -131,6 +131,11 @@ async def test_a_journal_without_bucket_json_is_refused(store, tmp_path):
         await Appliance(store, tmp_path / "two").start(take_over=True)
 
 
+def test_bytes_that_are_no_bucket_info_are_damage():
+    with pytest.raises(StoreUnusableError, match="cannot be read"):
+        decode_bucket_info(b'{"a":' + b"[" * 5_000)
+
+
 async def test_in_mode_b_bucket_json_is_mended_from_the_highest_base(store, tmp_path):
     one = await Appliance(store, tmp_path / "one").start(mode="B")
     await one.append(1)

@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from seb_appliance.errors import StoreDeniedError, StoreUncertainError
+from seb_appliance.errors import StoreClockSkewError, StoreDeniedError, StoreUncertainError
 from seb_appliance.storage.stores.s3 import S3Store
 from seb_appliance.storage.stores.s3_options import S3Options
 
@@ -110,6 +110,39 @@ def test_puts_one_after_the_other_use_one_connection(run: Run) -> None:
     assert server.connections == 1
     assert server.bodies == [b"0", b"1", b"2"]
     assert all(b"If-None-Match: *\r\n" in head for head in server.heads)
+
+
+@pytest.mark.parametrize(
+    "date", [b"Mon, 01 Jan 99999999999 00:00:00 GMT", b"Fri, 31 Dec 9999 23:59:59 -0100", b"soon"]
+)
+def test_an_impossible_date_changes_neither_an_answer_nor_later_requests(
+    run: Run, date: bytes
+) -> None:
+    body = b"<Error><Code>RequestTimeTooSkewed</Code></Error>"
+    lines = b"Date: %b\r\nContent-Length: %d\r\n\r\n%b"
+    stored = b"HTTP/1.1 200 OK\r\nETag: x\r\n" + lines % (date, 0, b"")
+    skewed = b"HTTP/1.1 403 No\r\n" + lines % (date, len(body), body)
+    server = Server([stored, skewed, STORED])
+
+    async def work(store: S3Store) -> None:
+        await store.create("journal/1", b"1")
+        with pytest.raises(StoreClockSkewError):
+            await store.create("journal/2", b"2")
+        await store.create("journal/2", b"2")
+
+    run(server.running(work))
+
+
+def test_of_two_answers_to_one_request_the_first_counts(run: Run) -> None:
+    server = Server([BUSY + STORED, STORED])
+
+    async def work(store: S3Store) -> None:
+        with pytest.raises(StoreUncertainError, match="503"):
+            await store.create("journal/1", b"1")
+        await store.create("journal/1", b"1")
+
+    run(server.running(work))
+    assert server.connections == 2
 
 
 def test_a_connection_that_the_store_has_closed_is_not_used_again(run: Run) -> None:

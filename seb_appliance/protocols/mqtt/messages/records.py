@@ -45,6 +45,7 @@ def topic_of(key: bytes | None) -> str | None:
 
 def check_filter(topic_filter: str) -> str:
     """Returns it. Raises MqttError."""
+    _check_length(topic_filter)
     levels = topic_filter.split("/")
     for i, level in enumerate(levels):
         is_last = i == len(levels) - 1
@@ -52,7 +53,6 @@ def check_filter(topic_filter: str) -> str:
             raise MqttError(Code.BAD_FILTER, "a wildcard is not a level of its own")
     if not topic_filter:
         raise MqttError(Code.BAD_FILTER, "the topic filter is empty")
-    _check_length(topic_filter)
     return topic_filter
 
 
