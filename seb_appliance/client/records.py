@@ -109,7 +109,7 @@ def decode_lines(topic: str, body: bytes) -> list[Record]:
     """The records of NDJSON with `values=base64`. Raises UnreadableAnswerError."""
     try:
         return [of_shown(topic, shown) for shown in _lines_decoder.decode_lines(body)]
-    except (msgspec.DecodeError, ValueError) as error:
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise UnreadableAnswerError(
             f"the answer cannot be read ({error}); is the appliance of another version?"
         ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance.client.failures import refusal
-from seb_appliance.client.records import UnreadableAnswerError, decode_batches
+from seb_appliance.client.records import UnreadableAnswerError, decode_batches, decode_lines
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
@@ -22,3 +22,8 @@ def test_a_batch_with_headers_that_are_none_cannot_be_read(packed: bytes) -> Non
     body = batch.encode(columns, base_offset=0, created_us=1)
     with pytest.raises(UnreadableAnswerError):
         decode_batches("t", body, 0, 1)
+
+
+def test_a_line_that_is_nested_deeply_cannot_be_read() -> None:
+    with pytest.raises(UnreadableAnswerError):
+        decode_lines("t", b'{"offset":1,"a":' + b"[" * 9_000)
