@@ -29,6 +29,7 @@ from seb_appliance.ops.jobs.lake import keeper
 from seb_appliance.storage.stores import store_probe as store_test
 from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.clock import START_US
+from tests.simulation.doors_nemesis import DoorsNemesis
 from tests.simulation.fold import folded
 from tests.simulation.history import Call, Row
 from tests.simulation.kafka import Copier, copied
@@ -46,13 +47,15 @@ from tests.simulation.upkeep import out_of_order
 from tests.simulation.verdict import catalog_digest, violations
 from tests.simulation.world import Machine, World
 
-Kind = Literal["plain", "sqlite", "streams"]
+Kind = Literal["plain", "sqlite", "streams", "doors"]
 """Local state is entries in plain Python, or the product's SQLite files; or streams are opened and
-closed, with local state in plain Python and without the Kafka protocol."""
+closed, with local state in plain Python and without the Kafka protocol. `doors`: as that, with
+those who come in by other doors instead of streams (`doors.py`), a network that is cut in parts,
+and slow disks."""
 
-BUSY_S: dict[Kind, float] = {"plain": 12.0, "sqlite": 8.0, "streams": 12.0}
+BUSY_S: dict[Kind, float] = {"plain": 12.0, "sqlite": 8.0, "streams": 12.0, "doors": 20.0}
 CALLBACKS_MAX = 400_000
-KINDS: tuple[Kind, ...] = ("plain", "sqlite", "streams")
+KINDS: tuple[Kind, ...] = ("plain", "sqlite", "streams", "doors")
 TABLES_WITHIN_S = 60.0
 RECOVERS_WITHIN_S = 240.0  # once nothing goes wrong any more
 
@@ -100,6 +103,7 @@ def run_seed(
             trace=trace,
             machines=machines or draws.choice([1, 2, 2, 2, 3]),
             sqlite=kind == "sqlite",
+            doors=kind == "doors",
         )
         run = _Run(world, BUSY_S[kind], copies=copies, streams=kind == "streams")
         with small_limits(), _local_state(world):
@@ -216,7 +220,7 @@ class _Run:
         self._clients = Clients(world)
         self._tables = Onlooker(world)
         self._workers = Workers(world)
-        self._copier = Copier(world) if copies and not streams else None
+        self._copier = Copier(world) if copies and not (streams or world.doors) else None
         self._streams = StreamClients(world) if streams else None
 
     def to_the_end(self) -> list[str]:
@@ -235,7 +239,7 @@ class _Run:
     async def _main(self) -> None:
         world = self._world
         world.machines[0].boot()
-        nemesis = Nemesis(world)
+        nemesis = DoorsNemesis(world) if world.doors else Nemesis(world)
         await self._clients.make_topics()
         await self._workers.make_queue()
         if len(world.machines) > 1 and world.draws.random() < 0.6:

@@ -97,6 +97,9 @@ class SqliteDisk:
     def state(self, clock: Clock, failpoints: Failpoints) -> SqliteState:
         return SqliteState(self, clock, failpoints)
 
+    def cache(self, failpoints: Failpoints) -> None:
+        """There is none."""
+
     @property
     def entries(self) -> list[Entry]:
         """All that the committed state is made of."""

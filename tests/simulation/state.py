@@ -19,6 +19,7 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
+from seb_appliance.storage.objects.disk_cache import DiskCache
 from tests.simulation.fold import folded
 from tests.support.delays import DelaysOfEntries
 
@@ -55,6 +56,10 @@ class Disk:
     def state(self, clock: Clock, failpoints: Failpoints) -> SimulatedState:
         """For one process. It has no use for these."""
         return SimulatedState(self)
+
+    def cache(self, failpoints: Failpoints) -> DiskCache | None:
+        """Of sections. None: every read that is not of memory goes to the bucket."""
+        return None
 
     def killed(self) -> None:
         """What was committed is there."""

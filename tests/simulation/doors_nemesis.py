@@ -1,0 +1,89 @@
+"""What goes wrong in the class `doors` beside what goes wrong everywhere: a network that is cut on
+one side or in one direction, disks that take seconds, and more than one data directory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Literal, get_args
+
+from tests.simulation.hosts import Way
+from tests.simulation.nemesis import Nemesis
+from tests.simulation.process import Process
+from tests.simulation.slow_disks import SlowDisk
+from tests.simulation.world import Machine, World
+
+Side = Literal["to_bucket", "to_clients"]
+_LASTS_S = [2.0, 8.0, 20.0]
+_DISKS_S = [0.5, 3.0, 10.0, 30.0]
+
+
+class DoorsNemesis(Nemesis):
+    """Each machine has a second data directory: empty, or a copy of some machine's as it was."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world)
+        self._spares: dict[str, SlowDisk] = {}
+        for machine in world.machines:
+            folder = world.folder / f"{machine.name}-spare"
+            folder.mkdir()
+            spare_draws = Random(world.draws.getrandbits(64))
+            self._spares[machine.name] = SlowDisk(folder, world.copies, machine.host, spare_draws)
+
+    def calm(self) -> None:
+        super().calm()
+        for machine in self._world.machines:
+            machine.host.heal()
+
+    def _strikes(self) -> list[Callable[[], None]]:
+        cuts = [self._clients_cut_off, self._clients_cut_off, self._bucket_cut_off]
+        disks = [self._slow_disks, self._slow_disks, self._copy, self._copy]
+        return super()._strikes() + 2 * cuts + disks
+
+    def _clients_cut_off(self) -> None:
+        """While the bucket is reached: it writes on, and perhaps somebody takes over."""
+        self._cut("to_clients")
+
+    def _bucket_cut_off(self) -> None:
+        """That of one machine alone, perhaps only the answers to it."""
+        self._cut("to_bucket")
+
+    def _cut(self, side: Side) -> None:
+        if self._calm:
+            return
+        host = self._draws.choice(self._world.machines).host
+        way: Way = self._draws.choice(get_args(Way)[1:])
+        seconds = self._draws.choice(_LASTS_S) * (0.5 + self._draws.random())
+        setattr(host, side, way)
+        self._world.note(host.name, "is cut off", side, way, seconds)
+        self._world.loop.later(seconds, setattr, host, side, "")
+        if self._draws.random() < 0.5:
+            self._world.loop.later(seconds * self._draws.random(), self._other_takes_over)
+
+    def _slow_disks(self) -> None:
+        if self._calm:
+            return
+        host = self._draws.choice(self._world.machines).host
+        seconds = self._draws.choice(_LASTS_S)
+        host.disk_s = self._draws.choice(_DISKS_S)
+        self._world.note(host.name, "has slow disks", host.disk_s, seconds)
+        self._world.loop.later(seconds, setattr, host, "disk_s", 0.0)
+
+    def _copy(self) -> None:
+        """A backup of a data directory, or a cloned disk: a machine has it as its second one."""
+        if self._calm:
+            return
+        of, to = (self._draws.choice(self._world.machines) for _ in range(2))
+        assert isinstance(of.disk, SlowDisk)
+        self._spares[to.name].copy_from(of.disk)
+        self._world.note(of.name, "is copied to", to.name, len(of.disk.entries))
+
+    def _boot_again(self, machine: Machine, process: Process) -> None:
+        if self._draws.random() < 0.2 and not process.ended.startswith("bug"):
+            here, spare = machine.disk, self._spares[machine.name]
+            assert isinstance(here, SlowDisk)
+            machine.disk, self._spares[machine.name] = spare, here
+            self._world.note(machine.name, "has its other directory", len(spare.entries))
+            machine.boot(take_over=self._draws.random() < 0.7)
+        else:
+            super()._boot_again(machine, process)
