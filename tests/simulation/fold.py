@@ -22,6 +22,7 @@ from seb_appliance.broker.ports import (
     LoadedState,
     ObjectRow,
     TopicRow,
+    UserRow,
     WriterRow,
 )
 from seb_appliance.broker.queues.progress import Queues
@@ -53,6 +54,8 @@ from seb_appliance.formats.operations import (
     TopicDeleted,
     TopicForked,
     TopicTrimmed,
+    UserRemoved,
+    UserSet,
     object_id_of,
 )
 
@@ -74,6 +77,7 @@ class Fold:
         self.topics: dict[int, TopicRow] = {}
         self.streams: dict[int, StreamState] = {}
         self.api_keys: dict[str, ApiKeyRow] = {}
+        self.users: dict[str, UserRow] = {}
         self.documents: dict[tuple[str, str], DocumentRow] = {}
         self.writers: list[WriterRow] = []
         self.tidied_seq = 0
@@ -156,6 +160,12 @@ class Fold:
                 self.api_keys[operation.api_key_id] = _api_key(operation)
             case ApiKeyRevoked(api_key_id=api_key_id):
                 del self.api_keys[api_key_id]
+            case UserSet(name=name):
+                self.users[name] = UserRow(
+                    name, operation.role, operation.password_hash, operation.set_us
+                )
+            case UserRemoved(name=name):
+                del self.users[name]
             case DocumentSet(kind=kind, name=name):
                 row = DocumentRow(kind, name, operation.document, operation.set_us)
                 self.documents[kind, name] = row
@@ -236,6 +246,7 @@ class Fold:
             next_topic_id=self.next_topic_id,
             topics=[self.topics[topic_id] for topic_id in sorted(self.topics)],
             api_keys=[self.api_keys[name] for name in sorted(self.api_keys)],
+            users=[self.users[name] for name in sorted(self.users)],
             documents=[row for _, row in sorted(self.documents.items())],
             writers=self.writers,
             entries=list(self._living(entries)),

@@ -29,6 +29,7 @@ from seb_appliance.ops.jobs.lake import keeper
 from seb_appliance.storage.stores import store_probe as store_test
 from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.clock import START_US
+from tests.simulation.doors import Doors, cheap
 from tests.simulation.doors_nemesis import DoorsNemesis
 from tests.simulation.fold import folded
 from tests.simulation.history import Call, Row
@@ -166,7 +167,8 @@ def _without_garbage_collection() -> Iterator[None]:
 @contextlib.contextmanager
 def _local_state(world: World) -> Iterator[None]:
     if not world.sqlite:
-        with mock.patch.object(snapshot_keeper, "prepare", world.copies.read):
+        reads = mock.patch.object(snapshot_keeper, "prepare", world.copies.read)
+        with reads, cheap() if world.doors else contextlib.nullcontext():
             yield
         return
     pages = mock.patch.object(limits, "INDEX_PAGE_ENTRIES", 16)
@@ -222,6 +224,7 @@ class _Run:
         self._workers = Workers(world)
         self._copier = Copier(world) if copies and not (streams or world.doors) else None
         self._streams = StreamClients(world) if streams else None
+        self._doors = Doors(world) if world.doors else None
 
     def to_the_end(self) -> list[str]:
         main = self._world.loop.task_of(None, self._main())
@@ -257,6 +260,8 @@ class _Run:
                 *(streams.write(name) for name in ("d0", "d1")),
             ]
             tasks += [world.loop.task_of(None, work) for work in works]
+        if self._doors is not None:
+            tasks += [world.loop.task_of(None, work) for work in self._doors.works()]
         await asyncio.sleep(self._busy_s)
         nemesis.calm()
         world.note("nemesis", "is calm")
@@ -337,6 +342,8 @@ class _Run:
         self._found += copied(fresh.broker, log)
         if self._streams is not None:
             self._found += self._streams.violations(log, fresh.broker)
+        if self._doors is not None:
+            self._found += self._doors.violations(log, fresh.broker)
         self._found += await self._settle_tables(fresh.broker)
         self._found += await self._workers.finish(fresh.broker)
         left = await self._read_all(fresh.broker)  # a compaction may have been at work
