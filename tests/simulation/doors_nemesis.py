@@ -21,6 +21,8 @@ _DISKS_S = [0.5, 3.0, 10.0, 30.0]
 class DoorsNemesis(Nemesis):
     """Each machine has a second data directory: empty, or a copy of some machine's as it was."""
 
+    strikes = (3, 14)
+
     def __init__(self, world: World) -> None:
         super().__init__(world)
         self._spares: dict[str, SlowDisk] = {}

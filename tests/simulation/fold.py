@@ -39,12 +39,14 @@ from seb_appliance.formats.operations import (
     GroupReset,
     LeaseReleased,
     LeaseTaken,
+    ObjectsAdopted,
     ObjectsCondemned,
     ObjectsRemoved,
     OffsetsCommitted,
     Operation,
     QueueEvent,
     SegmentsReplaced,
+    StoredObject,
     StoredSection,
     StreamSet,
     TableEvent,
@@ -144,6 +146,8 @@ class Fold:
                 self._forget_unread()
             case SegmentsReplaced():
                 self._switch(operation, header.seq)
+            case ObjectsAdopted():
+                self._add(operation.objects, header.seq)
             case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
                 self.runs[topic_id] = with_run(
                     self.runs.get(topic_id, []), Run(base, last, header.seq)
@@ -226,7 +230,10 @@ class Fold:
                 inside = item.base_offset <= place[1] <= item.last_offset
                 if place[0] == item.topic_id and inside:
                     del self.stored[place]
-        for i, made in enumerate(switch.objects):
+        self._add(switch.objects, seq)
+
+    def _add(self, objects: Sequence[StoredObject], seq: int) -> None:
+        for i, made in enumerate(objects):
             object_id = object_id_of(seq, i)
             self.objects[made.key] = ObjectRow(object_id, made.key, made.length)
             for section in made.sections:

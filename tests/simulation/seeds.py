@@ -29,7 +29,7 @@ from seb_appliance.ops.jobs.lake import keeper
 from seb_appliance.storage.stores import store_probe as store_test
 from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.clock import START_US
-from tests.simulation.doors import Doors, cheap
+from tests.simulation.doors import Doors, simulated_doors
 from tests.simulation.doors_nemesis import DoorsNemesis
 from tests.simulation.fold import folded
 from tests.simulation.history import Call, Row
@@ -107,7 +107,7 @@ def run_seed(
             doors=kind == "doors",
         )
         run = _Run(world, BUSY_S[kind], copies=copies, streams=kind == "streams")
-        with small_limits(), _local_state(world):
+        with small_limits(), _local_state(world, seed):
             try:
                 with running(world.loop):
                     found = run.to_the_end()
@@ -165,10 +165,10 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _local_state(world: World) -> Iterator[None]:
+def _local_state(world: World, seed: int) -> Iterator[None]:
     if not world.sqlite:
         reads = mock.patch.object(snapshot_keeper, "prepare", world.copies.read)
-        with reads, cheap() if world.doors else contextlib.nullcontext():
+        with reads, simulated_doors(seed) if world.doors else contextlib.nullcontext():
             yield
         return
     pages = mock.patch.object(limits, "INDEX_PAGE_ENTRIES", 16)
@@ -241,6 +241,8 @@ class _Run:
 
     async def _main(self) -> None:
         world = self._world
+        if self._doors is not None:
+            self._doors.begin()
         world.machines[0].boot()
         nemesis = DoorsNemesis(world) if world.doors else Nemesis(world)
         await self._clients.make_topics()
@@ -338,6 +340,8 @@ class _Run:
             self._found.append(f"P1 {missing} is on the log, and was never stored")
             return
         readable = await self._read_all(fresh.broker)
+        if self._doors is not None:
+            self._doors.told(fresh.broker)
         self._found += violations(world.history, log, readable)
         self._found += copied(fresh.broker, log)
         if self._streams is not None:

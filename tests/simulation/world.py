@@ -48,13 +48,15 @@ class Machine:
         self.starts = 0
         self._world = world
 
-    def boot(self, *, standby: bool = False, take_over: bool = False) -> Process:
+    def boot(
+        self, *, standby: bool = False, take_over: bool = False, kind: type[Process] = Process
+    ) -> Process:
         assert self.process is None or not self.process.runs
         self.starts += 1
         world = self._world
         world.bucket.date_offset_us = 0  # at a start, nobody could tell
         options = StartOptions(take_over=take_over, list_rounds=2)
-        self.process = Process(
+        self.process = kind(
             f"{self.name}{self.starts}",
             world.loop,
             world.network,

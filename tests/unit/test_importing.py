@@ -412,6 +412,16 @@ BAD: dict[str, tuple[Callable[[OldPlace], Any], str]] = {
 }
 
 
+async def test_an_import_beside_lake_tables_passes_them_over(old: OldPlace) -> None:
+    old.small("t", 2)
+    await old.imported()
+    for name in ("metadata/v1.metadata.json", "data/0-9-5833a2672b22d835.parquet"):
+        old.put(old.bucket / "tables" / "30d8dd89-orders" / name, b"of the appliance")
+    old.small("later", 3)
+    told = await old.imported()
+    assert (told.files, told.found) == (3, 2)
+
+
 @pytest.mark.parametrize(("break_it", "told"), BAD.values(), ids=BAD)
 @pytest.mark.parametrize("dry_run", [True, False], ids=["dry run", "import"])
 async def test_what_is_wrong_with_an_old_bucket_is_told_by_name(

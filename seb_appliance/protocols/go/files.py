@@ -64,12 +64,14 @@ class OldBucket:
 
 
 async def look(store: RetryingStore, is_wanted: Callable[[str], bool]) -> OldBucket:
-    """LIST everything once, our own folder aside. `is_wanted`: which topics to look at. Raises
-    ImportRefusedError for a key that no Go broker makes, and for a topic that cannot be ours."""
+    """LIST everything once, our own folder aside; lake tables, which lie beside it, are passed
+    over. `is_wanted`: which topics to look at. Raises ImportRefusedError for a key that no Go
+    broker makes, and for a topic that cannot be ours."""
     found, after = OldBucket(), ""
     while page := await store.list_after("", after):
         for info in page:
-            if not info.key.startswith(layout.OURS) and not info.key.endswith(_OFFSETS):
+            is_ours = info.key.startswith(layout.OURS) or layout.is_of_table(info.key)
+            if not is_ours and not info.key.endswith(_OFFSETS):
                 _take(found, info, is_wanted)
         after = page[-1].key
         if after.startswith(layout.OURS):
