@@ -4,17 +4,16 @@ one side or in one direction, disks that take seconds, and more than one data di
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
 from typing import Literal, get_args
 
 from tests.simulation.hosts import Way
 from tests.simulation.nemesis import Nemesis
 from tests.simulation.process import Process
-from tests.simulation.slow_disks import SlowDisk
 from tests.simulation.world import Machine, World
 
 Side = Literal["to_bucket", "to_clients"]
 _LASTS_S = [2.0, 8.0, 20.0]
+_USUAL_DISKS_S = [0.0, 0.0, 0.05, 0.3]
 _DISKS_S = [0.5, 3.0, 10.0, 30.0]
 
 
@@ -25,12 +24,13 @@ class DoorsNemesis(Nemesis):
 
     def __init__(self, world: World) -> None:
         super().__init__(world)
-        self._spares: dict[str, SlowDisk] = {}
+        self._spares = {}
         for machine in world.machines:
             folder = world.folder / f"{machine.name}-spare"
             folder.mkdir()
-            spare_draws = Random(world.draws.getrandbits(64))
-            self._spares[machine.name] = SlowDisk(folder, world.copies, machine.host, spare_draws)
+            self._spares[machine.name] = world.make_disk(folder, machine.host)
+            machine.host.usual_disk_s = world.draws.choice(_USUAL_DISKS_S)
+            machine.host.disk_s = machine.host.usual_disk_s
 
     def calm(self) -> None:
         super().calm()
@@ -38,9 +38,9 @@ class DoorsNemesis(Nemesis):
             machine.host.heal()
 
     def _strikes(self) -> list[Callable[[], None]]:
-        cuts = [self._clients_cut_off, self._clients_cut_off, self._bucket_cut_off]
-        disks = [self._slow_disks, self._slow_disks, self._copy, self._copy]
-        return super()._strikes() + 2 * cuts + disks
+        cuts = [self._clients_cut_off, self._bucket_cut_off]
+        disks = [self._slow_disks, self._copy, self._clones_start]
+        return super()._strikes() + 4 * cuts + 3 * disks
 
     def _clients_cut_off(self) -> None:
         """While the bucket is reached: it writes on, and perhaps somebody takes over."""
@@ -69,21 +69,33 @@ class DoorsNemesis(Nemesis):
         seconds = self._draws.choice(_LASTS_S)
         host.disk_s = self._draws.choice(_DISKS_S)
         self._world.note(host.name, "has slow disks", host.disk_s, seconds)
-        self._world.loop.later(seconds, setattr, host, "disk_s", 0.0)
+        self._world.loop.later(seconds, setattr, host, "disk_s", host.usual_disk_s)
 
     def _copy(self) -> None:
         """A backup of a data directory, or a cloned disk: a machine has it as its second one."""
         if self._calm:
             return
         of, to = (self._draws.choice(self._world.machines) for _ in range(2))
-        assert isinstance(of.disk, SlowDisk)
         self._spares[to.name].copy_from(of.disk)
         self._world.note(of.name, "is copied to", to.name, len(of.disk.entries))
 
+    def _clones_start(self) -> None:
+        """Two machines lose their power, and begin at the same moment with copies of one disk."""
+        machines = self._world.machines
+        if self._calm or len(machines) == 1:
+            return
+        one, other = self._draws.sample(machines, 2)
+        for machine in (one, other):
+            if machine.process is not None and machine.runs:
+                machine.process.owner.kill()
+        other.disk.copy_from(one.disk)
+        self._world.note(other.name, "is a clone of", one.name)
+        for machine in (one, other):
+            machine.boot(take_over=True)
+
     def _boot_again(self, machine: Machine, process: Process) -> None:
-        if self._draws.random() < 0.2 and not process.ended.startswith("bug"):
+        if self._draws.random() < 0.3 and not process.ended.startswith("bug"):
             here, spare = machine.disk, self._spares[machine.name]
-            assert isinstance(here, SlowDisk)
             machine.disk, self._spares[machine.name] = spare, here
             self._world.note(machine.name, "has its other directory", len(spare.entries))
             machine.boot(take_over=self._draws.random() < 0.7)

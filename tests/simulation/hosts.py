@@ -17,13 +17,14 @@ and take effect."""
 class Host:
     """`to_bucket`: what is lost between this machine and the bucket; `to_clients`: between clients
     and this machine. `disk_s`: how long what is handed to a thread takes at most, 0 for as short as
-    elsewhere."""
+    elsewhere, and `usual_disk_s` when nothing slows them."""
 
     name: str = ""
     to_bucket: Way = ""
     to_clients: Way = ""
     disk_s: float = 0.0
+    usual_disk_s: float = 0.0
 
     def heal(self) -> None:
         self.to_bucket = self.to_clients = ""
-        self.disk_s = 0.0
+        self.disk_s = self.usual_disk_s = 0.0

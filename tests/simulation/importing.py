@@ -1,5 +1,5 @@
-"""P25: `seb import` of a Go broker's files, run again until it succeeds. Each record of the files is
-in its topic once, at its offset; what is appended later lies behind them; and an import that is
+"""P25: `seb import` of a Go broker's files, run again until it succeeds. Each record of the files
+is in its topic once, at its offset; what is appended later lies behind them; and an import that is
 run once more finds all of it.
 
 The command is the product's but for the making of its appliance: it runs in a process as any other
@@ -88,6 +88,7 @@ class Importers:
         self._draws = Random(world.draws.getrandbits(64))
         self._files: list[Call] = []
         self._imported = False
+        self._in_place = self._draws.random() < 0.6
         self._found: list[str] = []
 
     def store_files(self) -> None:
@@ -108,7 +109,7 @@ class Importers:
         """Until it has succeeded, and some times more."""
         again = self._draws.choice([1, 2])
         while again and not self._world.over:
-            await asyncio.sleep(4.0 * self._draws.random())
+            await asyncio.sleep(6.0 * self._draws.random())
             process = await self._begun(self._draws.choice(self._world.machines))
             while process is not None and process.runs:
                 await asyncio.sleep(0.2)
@@ -132,7 +133,7 @@ class Importers:
             return None
         process = machine.boot(take_over=self._draws.random() < 0.5, kind=ImportingProcess)
         assert isinstance(process, ImportingProcess)
-        process.in_place = self._draws.random() < 0.6
+        process.in_place = self._in_place
         return process
 
     async def append(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from itertools import pairwise
 from random import Random
 
 from seb_appliance import limits
@@ -20,7 +21,13 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import Appended
 from seb_appliance.client.batching import Delivery
-from seb_appliance.client.failures import ApplianceError, ClientError, no_answer, refusal, unreachable
+from seb_appliance.client.failures import (
+    ApplianceError,
+    ClientError,
+    no_answer,
+    refusal,
+    unreachable,
+)
 from seb_appliance.client.producing import AsyncProducer
 from seb_appliance.client.transport import Answer, Caller, Endpoint, Request
 from seb_appliance.errors import SebError
@@ -98,7 +105,7 @@ class Programs:
             for name in self.names:
                 begin = name.encode() + b":"
                 found = [int(r.mark[len(begin) :]) for r in records if r.mark.startswith(begin)]
-                for before, after in zip(found, found[1:], strict=False):
+                for before, after in pairwise(found):
                     if after <= before:
                         yield f"P22 {name} sent {after} before {before}; topic {topic_id} differs"
 
@@ -144,7 +151,9 @@ class _Caller(Caller):
         writers = [
             machine
             for machine in self._world.machines
-            if machine.process is not None and machine.process.writes and not machine.host.to_clients
+            if machine.process is not None
+            and machine.process.writes
+            and not machine.host.to_clients
         ]
         by_health = bool(writers) and self._draws.random() < _BY_HEALTH
         return self._draws.choice(writers) if by_health else None

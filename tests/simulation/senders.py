@@ -97,7 +97,9 @@ class Senders:
                 await self._put(inlet, (secret,), secrets=(secret,))
             case _:
                 name = inlet.name
-                await self._change(inlet, (), lambda b: b.documents.remove(KIND, name, THE_APPLIANCE))
+                await self._change(
+                    inlet, (), lambda b: b.documents.remove(KIND, name, THE_APPLIANCE)
+                )
 
     async def _put(self, inlet: _Inlet, valid: tuple[str, ...], **rotation: Any) -> None:
         wanted = InletWanted(topic=_TOPIC, verify=Verify(scheme="github"), **rotation)
@@ -211,6 +213,8 @@ class Senders:
             row = broker.documents.get(KIND, inlet.name)
             if not inlet.is_settled:
                 continue
-            found = () if row is None else secrets_of(inlet_of(row).settings, self._options.secret_box)
+            found = (
+                () if row is None else secrets_of(inlet_of(row).settings, self._options.secret_box)
+            )
             if found != inlet.secrets:
                 yield f"P24 the secrets are {found} in the end: {inlet}"

@@ -6,7 +6,6 @@ As `state.py` without SQLite, and with the cache of sections, whose files a powe
 from __future__ import annotations
 
 import asyncio
-import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -48,21 +47,6 @@ class SlowDisk(Disk):
                 data = bytearray(path.read_bytes())
                 data[self.draws.randrange(len(data)) :] = b""
                 path.write_bytes(data + bytes(self.draws.choice([0, 100])))
-
-    def lose(self) -> None:
-        self.entries = []
-        _empty(self.folder)
-
-    def copy_from(self, other: SlowDisk) -> None:
-        """Become what a copy of `other`, as it is now, holds."""
-        self.entries = list(other.entries)
-        _empty(self.folder)
-        shutil.copytree(other.folder, self.folder, dirs_exist_ok=True)
-
-
-def _empty(folder: Path) -> None:
-    for path in folder.iterdir():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 class SlowState(SimulatedState):

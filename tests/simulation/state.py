@@ -8,6 +8,7 @@ failure does, some of what it has), and a snapshot is a copy of it. `sqlite_stat
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,12 @@ class Disk:
     def killed(self) -> None:
         """What was committed is there."""
 
+    def copy_from(self, other: Disk) -> None:
+        """Become what a copy of `other`, as it is now, holds."""
+        self.entries = list(other.entries)
+        empty(self.folder)
+        shutil.copytree(other.folder, self.folder, dirs_exist_ok=True)
+
     def set_back(self, entries: int) -> None:
         """The newest transactions are gone, as after a power failure."""
         del self.entries[max(0, len(self.entries) - entries) :]
@@ -71,8 +78,12 @@ class Disk:
     def lose(self) -> None:
         """Another disk, empty."""
         self.entries = []
-        for path in self.folder.iterdir():
-            path.unlink()
+        empty(self.folder)
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 class SimulatedState(DelaysOfEntries):

@@ -56,7 +56,9 @@ def _entry_stored(order: Order, fold: Fold, entry: Entry, mode: str) -> None:
     order.entry_stored(
         entry.header.seq,
         is_first=mode == "A" and entry.header.is_epoch,
-        made=[made.key for each in switches for made in each.objects if made.key.startswith(OBJECTS)],
+        made=[
+            made.key for each in switches for made in each.objects if made.key.startswith(OBJECTS)
+        ],
         condemned=condemned,
         tidied=fold.tidied_seq,
         in_force=in_force,

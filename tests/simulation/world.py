@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from random import Random
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from seb_appliance.broker.broker import Broker
 from seb_appliance.storage.recovery.opening import StartOptions
@@ -25,7 +25,13 @@ T = TypeVar("T")
 Loss = Literal["kept", "set back", "lost"]
 
 GIVE_UP_S = [40.0, 40.0, 40.0, 2.0, 0.05]  # a client's own time-out: one of these
-DOORS_GIVE_UP_S = [10.0, 4.0, 4.0, 1.0, 0.05]  # in the class `doors`: who waits sees no other machine
+DOORS_GIVE_UP_S = [
+    10.0,
+    4.0,
+    4.0,
+    1.0,
+    0.05,
+]  # in the class `doors`: who waits sees no other machine
 LOOK_EVERY_S = 0.5
 
 
@@ -43,7 +49,7 @@ class Machine:
         self.clock = SimulatedClock(world.loop) if beside is None else beside.clock
         folder = world.folder / name
         folder.mkdir()
-        self.disk: Disk | SqliteDisk = world.make_disk(folder, self.host)
+        self.disk = world.make_disk(folder, self.host)
         self.process: Process | None = None
         self.starts = 0
         self._world = world
@@ -124,7 +130,8 @@ class World:
         self.epochs: set[int] = set()  # of all who ever came into force
         self._asked_last = 0
 
-    def make_disk(self, folder: Path, host: Host) -> Disk | SqliteDisk:
+    def make_disk(self, folder: Path, host: Host) -> Any:
+        """One of the three kinds; a world has but one of them."""
         if self.sqlite:
             return SqliteDisk(folder, self.known)
         if self.doors:
@@ -155,6 +162,11 @@ class World:
         except Exception:
             self._asked_last += 1
             raise
+
+    @property
+    def somebody_starts(self) -> bool:
+        processes = [machine.process for machine in self.machines if machine.process is not None]
+        return any(process.runs and not process.serves for process in processes)
 
     def is_newest_writer(self, process: Process) -> bool:
         """Whether nobody has come into force after it."""
