@@ -19,7 +19,6 @@ from seb_appliance.protocols.inlets import delivering, inlets
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal import journal
-from seb_appliance.storage.recovery import recovery
 from seb_appliance.storage.recovery.opening import _WriterOpening
 from seb_appliance.ui.sessions import Session, Sessions
 
@@ -51,16 +50,6 @@ def entries_that_came_meanwhile_forgotten() -> Planted:
         return done
 
     return mock.patch.object(StateFollower, "_commit_all_behind", committed)
-
-
-def old_directory_believed() -> Planted:
-    """A start goes on from local state without a look at the snapshots and their floor."""
-    patches = contextlib.ExitStack()
-    patches.enter_context(mock.patch.object(recovery, "floor_of", return_value=0))
-    patches.enter_context(mock.patch.object(recovery, "_require_past"))
-    misled = mock.AsyncMock(return_value=False)
-    patches.enter_context(mock.patch.object(recovery.Recovery, "was_misled", misled))
-    return patches
 
 
 def writer_id_of_the_directory() -> Planted:
@@ -144,8 +133,8 @@ def tables_taken_for_foreign_files() -> Planted:
 def imported_files_not_looked_for() -> Planted:
     """An import begins with the first file, whatever is there."""
 
-    async def imported(_self: OldTopics, _topic: Any) -> int:
-        return 0
+    async def imported(_self: OldTopics, _topic: Any, **_: Any) -> tuple[int, int]:
+        return 0, 0
 
     return mock.patch.object(OldTopics, "imported", imported)
 
@@ -153,7 +142,6 @@ def imported_files_not_looked_for() -> Planted:
 OF_DOORS: list[Callable[[], Planted]] = [
     answers_waited_for_a_while_only,
     entries_that_came_meanwhile_forgotten,
-    old_directory_believed,
     writer_id_of_the_directory,
     requests_taken_beyond_a_gap,
     numbers_used_again_in_their_epoch,

@@ -343,6 +343,9 @@ class _Run:
         except KeyError as missing:
             self._found.append(f"P1 {missing} is on the log, and was never stored")
             return
+        except SebError as error:
+            self._found.append(f"P1 the log cannot be read: {error}")
+            return
         readable = await self._read_all(fresh.broker)
         if self._doors is not None:
             self._doors.told(fresh.broker)
