@@ -160,6 +160,16 @@ class Fold:
             case ObjectsRemoved(keys=keys):
                 for key in keys:
                     self.garbage.pop(key, None)
+            case _ if isinstance(operation, TableEvent):
+                self.tables.apply(operation, header.created_us)
+            case _ if isinstance(operation, QueueEvent):
+                self.queues.apply(operation, header.created_us)
+            case _:
+                self._apply_to_access(operation)
+                self._apply_to_group(operation, header)
+
+    def _apply_to_access(self, operation: Operation) -> None:
+        match operation:
             case ApiKeyCreated():
                 self.api_keys[operation.api_key_id] = _api_key(operation)
             case ApiKeyRevoked(api_key_id=api_key_id):
@@ -175,12 +185,6 @@ class Fold:
                 self.documents[kind, name] = row
             case DocumentRemoved(kind=kind, name=name):
                 del self.documents[kind, name]
-            case _ if isinstance(operation, TableEvent):
-                self.tables.apply(operation, header.created_us)
-            case _ if isinstance(operation, QueueEvent):
-                self.queues.apply(operation, header.created_us)
-            case _:
-                self._apply_to_group(operation, header)
 
     def _apply_to_group(self, operation: Operation, header: EntryHeader) -> None:
         match operation:

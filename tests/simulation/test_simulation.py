@@ -25,6 +25,8 @@ SEEDS_TO_FIND = 1_200
 FIRST_SEEDS = {
     "answers_waited_for_a_while_only": 46,
     "entries_that_came_meanwhile_forgotten": 60,
+    "removal_told_before_it_is_stored": 14,
+    "repeated_rotation_ends_a_secret": 31,
     "writer_id_of_the_directory": 88,
     "any_412_is_another_writer": 141,
     "created_follows_the_wall_clock": 94,
