@@ -325,6 +325,9 @@ class _Run:
         live = catalog_digest(process.broker._catalog)
         live_position = process.broker._catalog.position
         await self._ended(process)
+        for other in world.machines if world.doors else ():  # who was slow to hear that it is over
+            if other.process is not None and other.runs:
+                await self._ended(other.process)
         ours = machine.disk.entries
         of_log = [e for e in ours if e.header.seq <= live_position.seq]
         _compare(self._found, "memory", live, catalog_digest(Catalog(folded(of_log), _still)))
