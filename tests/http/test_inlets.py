@@ -170,6 +170,15 @@ async def test_two_secrets_are_valid_while_one_is_rotated(seb):
     assert (await deliver(seb, "rotated", **of_github(secret="old"))).status_code == 401
 
 
+async def test_a_rotation_that_is_repeated_ends_no_secret(seb):
+    await make(seb, "repeated", secrets=["old"])
+    for _ in range(2):
+        await make(seb, "repeated", status=200, secrets=["new"], keep_previous=True)
+    for number, secret in enumerate(("new", "old")):
+        sent = of_github(secret=secret, delivery=str(number))
+        assert (await deliver(seb, "repeated", **sent)).status_code == 200
+
+
 async def test_a_random_secret_is_shown_once_and_rotated(seb):
     made = await make(seb, "random", secrets=None)
     again = await make(seb, "random", status=200, secrets=None, keep_previous=True)

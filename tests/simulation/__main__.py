@@ -23,7 +23,8 @@ def main() -> int:
         choices=KINDS,
         default="plain",
         dest="kind",
-        help="of seeds: with local state in plain Python, or in SQLite (slower); or with streams",
+        help="of seeds: with local state in plain Python, or in SQLite (slower); with streams; or "
+        "with other clients, cut networks and slow disks (doors)",
     )
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     parser.add_argument("--mutation", choices=MUTATIONS, help="with this bug planted")

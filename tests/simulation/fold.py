@@ -22,6 +22,7 @@ from seb_appliance.broker.ports import (
     LoadedState,
     ObjectRow,
     TopicRow,
+    UserRow,
     WriterRow,
 )
 from seb_appliance.broker.queues.progress import Queues
@@ -38,12 +39,14 @@ from seb_appliance.formats.operations import (
     GroupReset,
     LeaseReleased,
     LeaseTaken,
+    ObjectsAdopted,
     ObjectsCondemned,
     ObjectsRemoved,
     OffsetsCommitted,
     Operation,
     QueueEvent,
     SegmentsReplaced,
+    StoredObject,
     StoredSection,
     StreamSet,
     TableEvent,
@@ -53,6 +56,8 @@ from seb_appliance.formats.operations import (
     TopicDeleted,
     TopicForked,
     TopicTrimmed,
+    UserRemoved,
+    UserSet,
     object_id_of,
 )
 
@@ -74,6 +79,7 @@ class Fold:
         self.topics: dict[int, TopicRow] = {}
         self.streams: dict[int, StreamState] = {}
         self.api_keys: dict[str, ApiKeyRow] = {}
+        self.users: dict[str, UserRow] = {}
         self.documents: dict[tuple[str, str], DocumentRow] = {}
         self.writers: list[WriterRow] = []
         self.tidied_seq = 0
@@ -140,6 +146,8 @@ class Fold:
                 self._forget_unread()
             case SegmentsReplaced():
                 self._switch(operation, header.seq)
+            case ObjectsAdopted():
+                self._add(operation.objects, header.seq)
             case TopicCompacted(topic_id=topic_id, base_offset=base, last_offset=last):
                 self.runs[topic_id] = with_run(
                     self.runs.get(topic_id, []), Run(base, last, header.seq)
@@ -152,21 +160,31 @@ class Fold:
             case ObjectsRemoved(keys=keys):
                 for key in keys:
                     self.garbage.pop(key, None)
-            case ApiKeyCreated():
-                self.api_keys[operation.api_key_id] = _api_key(operation)
-            case ApiKeyRevoked(api_key_id=api_key_id):
-                del self.api_keys[api_key_id]
-            case DocumentSet(kind=kind, name=name):
-                row = DocumentRow(kind, name, operation.document, operation.set_us)
-                self.documents[kind, name] = row
-            case DocumentRemoved(kind=kind, name=name):
-                del self.documents[kind, name]
             case _ if isinstance(operation, TableEvent):
                 self.tables.apply(operation, header.created_us)
             case _ if isinstance(operation, QueueEvent):
                 self.queues.apply(operation, header.created_us)
             case _:
+                self._apply_to_access(operation)
                 self._apply_to_group(operation, header)
+
+    def _apply_to_access(self, operation: Operation) -> None:
+        match operation:
+            case ApiKeyCreated():
+                self.api_keys[operation.api_key_id] = _api_key(operation)
+            case ApiKeyRevoked(api_key_id=api_key_id):
+                del self.api_keys[api_key_id]
+            case UserSet(name=name):
+                self.users[name] = UserRow(
+                    name, operation.role, operation.password_hash, operation.set_us
+                )
+            case UserRemoved(name=name):
+                del self.users[name]
+            case DocumentSet(kind=kind, name=name):
+                row = DocumentRow(kind, name, operation.document, operation.set_us)
+                self.documents[kind, name] = row
+            case DocumentRemoved(kind=kind, name=name):
+                del self.documents[kind, name]
 
     def _apply_to_group(self, operation: Operation, header: EntryHeader) -> None:
         match operation:
@@ -216,7 +234,10 @@ class Fold:
                 inside = item.base_offset <= place[1] <= item.last_offset
                 if place[0] == item.topic_id and inside:
                     del self.stored[place]
-        for i, made in enumerate(switch.objects):
+        self._add(switch.objects, seq)
+
+    def _add(self, objects: Sequence[StoredObject], seq: int) -> None:
+        for i, made in enumerate(objects):
             object_id = object_id_of(seq, i)
             self.objects[made.key] = ObjectRow(object_id, made.key, made.length)
             for section in made.sections:
@@ -236,6 +257,7 @@ class Fold:
             next_topic_id=self.next_topic_id,
             topics=[self.topics[topic_id] for topic_id in sorted(self.topics)],
             api_keys=[self.api_keys[name] for name in sorted(self.api_keys)],
+            users=[self.users[name] for name in sorted(self.users)],
             documents=[row for _, row in sorted(self.documents.items())],
             writers=self.writers,
             entries=list(self._living(entries)),

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from seb_appliance.broker.ports import EntryRef
-from seb_appliance.formats import batch
+from seb_appliance.formats import batch, batch_v1
 from seb_appliance.formats.entry import Entry, section_bytes
-from seb_appliance.formats.operations import TopicCreated, TopicForked
+from seb_appliance.formats.operations import ObjectsAdopted, TopicCreated, TopicForked
 from seb_appliance.storage import layout
 from tests.simulation.bucket import Bucket
 
@@ -60,6 +60,8 @@ def read_log(bucket: Bucket, entries: Sequence[Entry], mode: str) -> Log:
         for operation in entry.contents.operations:
             if isinstance(operation, TopicCreated | TopicForked):
                 log.names[operation.topic_id] = operation.name
+            if isinstance(operation, ObjectsAdopted):
+                _adopt(log, operation, bucket, header.seq)
             if isinstance(operation, TopicForked):
                 log.forks[operation.topic_id] = (operation.parent_id, operation.fork_offset)
         if not entry.contents.sections:
@@ -74,6 +76,27 @@ def read_log(bucket: Bucket, entries: Sequence[Entry], mode: str) -> Log:
             for record in rows[-section.record_count :]:
                 log.entry_of[record.mark] = header.seq
     return log
+
+
+def _adopt(log: Log, adopted: ObjectsAdopted, bucket: Bucket, seq: int) -> None:
+    """Imported records: in files of a Go broker, or in objects made of them."""
+    for one in adopted.objects:
+        body = bucket.first_stored[one.key]
+        for section in one.sections:
+            data = body[section.at : section.at + section.length]
+            rows = log.records.setdefault(section.topic_id, [])
+            if one.key.endswith(".record_batch"):
+                values = batch_v1.decode(data).values.slice()
+                offsets = range(section.base_offset, section.last_offset + 1)
+                rows += [
+                    Record(offset, None, value, mark_of(value, b""), section.created_us)
+                    for offset, value in zip(offsets, values, strict=True)
+                ]
+            else:
+                for at, head in batch.walk(data):
+                    rows += _records(batch.decode(data, at, head), section.created_us)
+            for record in rows[-section.record_count :]:
+                log.entry_of[record.mark] = seq
 
 
 def _records(found: batch.Batch, created_us: int) -> list[Record]:

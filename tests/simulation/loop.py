@@ -10,10 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import heapq
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import Context, ContextVar, copy_context
+from functools import partial
 from random import Random
 from typing import Any
+
+from tests.simulation.hosts import Host
 
 THREAD_S = 0.0005  # what is handed to an executor takes up to so long
 
@@ -26,8 +31,9 @@ class Owner:
     """A process as the loop sees it. `callbacks_left`: how many of them run before it is killed;
     None: nobody has decided that."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, host: Host | None = None) -> None:
         self.name = name
+        self.host = host or Host()
         self.dead = False
         self.stopped = False
         self.callbacks_left: int | None = None
@@ -57,14 +63,17 @@ def current_owner() -> Owner | None:
 
 class SimulatedLoop(asyncio.BaseEventLoop):
     """Callbacks that are ready at once run in an order that `draws` decides, unless they were
-    `in_order`; when none is ready, time jumps to the next timer."""
+    `in_order`; when none is ready, time jumps to the next timer. `slow_threads`: what is handed to
+    a thread takes as long as its machine's disks do, and a single thread does one after another."""
 
-    def __init__(self, draws: Random, *, in_order: bool) -> None:
+    def __init__(self, draws: Random, *, in_order: bool, slow_threads: bool = False) -> None:
         super().__init__()
         self.callbacks_run = 0
         self.failures: list[str] = []  # of callbacks, which nobody else would see
         self._draws = draws
         self._in_order = in_order
+        self._slow_threads = slow_threads
+        self._queues: dict[object, deque[Callable[[], object]]] = {}  # of single threads
         self._now_s = 0.0
         self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
         self._timers_made = 0
@@ -109,6 +118,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Future[Any]:
         """No thread: `func` is called a little later, between other callbacks."""
         future: asyncio.Future[Any] = self.create_future()
+        if self._slow_threads:
+            self._work_slowly(executor, future, partial(func, *args))
+            return future
 
         def work() -> None:
             if future.cancelled():
@@ -120,6 +132,36 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
         self.call_later(self._draws.random() * THREAD_S, work)
         return future
+
+    def _work_slowly(
+        self, executor: object, future: asyncio.Future[Any], func: Callable[[], Any]
+    ) -> None:
+        """`func` takes effect at one instant of the time that it takes. Its caller may be gone by
+        then: that ends no thread."""
+        owner = current_owner()
+        most_s = max(THREAD_S, owner.host.disk_s if owner is not None else 0.0)
+        takes_s, part = most_s * self._draws.random() ** 2, self._draws.random()
+        single = isinstance(executor, ThreadPoolExecutor) and executor._max_workers == 1
+        queue = self._queues.setdefault(executor, deque()) if single else deque()
+
+        def work() -> None:
+            found, error = None, None
+            try:
+                found = func()
+            except BaseException as raised:  # also a kill, at a failpoint in a thread
+                error = raised
+            self.call_later(takes_s * (1 - part), end, found, error)
+
+        def end(found: Any, error: BaseException | None) -> None:
+            queue.popleft()
+            if queue:
+                queue[0]()
+            if not future.done():
+                future.set_result(found) if error is None else future.set_exception(error)
+
+        queue.append(lambda: self.call_later(takes_s * part, work))
+        if len(queue) == 1:
+            queue[0]()
 
     def _run_once(self) -> None:
         timers, ready = self._timers, self._ready

@@ -38,6 +38,7 @@ from seb_appliance.storage.objects.compacting import NewestRecords
 from seb_appliance.storage.recovery import opening
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.store_clock import StoreClock
+from tests.simulation.doors_mutations import OF_DOORS
 from tests.simulation.kafka_mutations import OF_KAFKA
 from tests.simulation.queue_mutations import OF_QUEUES
 from tests.simulation.seeds import Outcome, run_seed
@@ -320,6 +321,7 @@ MUTATIONS: dict[str, Mutation] = {
         *OF_QUEUES,
         *OF_KAFKA,
         *OF_STREAMS,
+        *OF_DOORS,
     )
 }
 
@@ -331,6 +333,7 @@ NEEDS: dict[str, dict[str, Any]] = {
     "sqlite_forgets_trims": {"kind": "sqlite"},
     "pages_end_with_transactions": {"kind": "sqlite"},
     **{planted.__name__: {"kind": "streams"} for planted in OF_STREAMS},
+    **{planted.__name__: {"kind": "doors"} for planted in OF_DOORS},
 }
 
 

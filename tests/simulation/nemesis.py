@@ -20,7 +20,10 @@ CLOCK_JUMPS_US = [
 
 
 class Nemesis:
-    """`schedule` draws what will happen; `calm` ends it."""
+    """`start` draws what will happen; `calm` ends it. `strikes`: how many at least, and at
+    most."""
+
+    strikes = (1, 7)
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -31,7 +34,7 @@ class Nemesis:
         self._weather()
         loop = self._world.loop
         tasks = [loop.task_of(None, self._keep(machine)) for machine in self._world.machines]
-        for _ in range(self._draws.randint(1, 7)):
+        for _ in range(self._draws.randint(*self.strikes)):
             at_s = loop.time() + self._draws.random() * until_s
             strike = self._draws.choice(self._strikes())
             loop.call_at(at_s, strike)

@@ -10,7 +10,8 @@ from multiprocessing import get_context
 
 from tests.simulation.seeds import Kind, Outcome, run_seed
 
-AT_ONCE: dict[Kind, int] = {"plain": 50, "sqlite": 10, "streams": 50}  # seeds that a process takes
+# Seeds that a process takes.
+AT_ONCE: dict[Kind, int] = {"plain": 50, "sqlite": 10, "streams": 50, "doors": 20}
 
 
 def in_parts(

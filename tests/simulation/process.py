@@ -37,6 +37,7 @@ from seb_appliance.storage.stores.store_clock import StoreClock
 from seb_appliance.tasks import Supervisor
 from tests.simulation.bucket import Bucket, BucketClient, Network
 from tests.simulation.clock import SimulatedClock
+from tests.simulation.hosts import Host
 from tests.simulation.loop import Owner, SimulatedLoop
 from tests.simulation.sqlite_state import SqliteDisk, SqliteState
 from tests.simulation.state import Disk, SimulatedState
@@ -105,8 +106,9 @@ class Process:
         standby: bool,
         options: StartOptions,
         epochs: set[int],
+        host: Host,
     ) -> None:
-        self.owner = Owner(name)
+        self.owner = Owner(name, host)
         self.name = name
         self.standby = standby
         self.epoch = 0
@@ -238,7 +240,10 @@ class Process:
         self, journal: StoredJournal | FollowedJournal, report: StartReport
     ) -> Broker:
         sections = BucketSections(
-            self._store, lambda ref: layout.object_key(journal.mode, ref), None, self._clock
+            self._store,
+            lambda ref: layout.object_key(journal.mode, ref),
+            self._disk.cache(self.failpoints),
+            self._clock,
         )
         bucket = SnapshotStore(self._retrying(), self.failpoints)
         schedule = SnapshotSchedule(

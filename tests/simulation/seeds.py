@@ -29,6 +29,8 @@ from seb_appliance.ops.jobs.lake import keeper
 from seb_appliance.storage.stores import store_probe as store_test
 from tests.simulation.clients import Clients, Failed, is_refusal, rows_of
 from tests.simulation.clock import START_US
+from tests.simulation.doors import Doors, simulated_doors
+from tests.simulation.doors_nemesis import DoorsNemesis
 from tests.simulation.fold import folded
 from tests.simulation.history import Call, Row
 from tests.simulation.kafka import Copier, copied
@@ -46,13 +48,16 @@ from tests.simulation.upkeep import out_of_order
 from tests.simulation.verdict import catalog_digest, violations
 from tests.simulation.world import Machine, World
 
-Kind = Literal["plain", "sqlite", "streams"]
+Kind = Literal["plain", "sqlite", "streams", "doors"]
 """Local state is entries in plain Python, or the product's SQLite files; or streams are opened and
-closed, with local state in plain Python and without the Kafka protocol."""
+closed, with local state in plain Python and without the Kafka protocol. `doors`: as that, with
+those who come in by other doors instead of streams (`doors.py`), a network that is cut in parts,
+and slow disks."""
 
-BUSY_S: dict[Kind, float] = {"plain": 12.0, "sqlite": 8.0, "streams": 12.0}
+BUSY_S: dict[Kind, float] = {"plain": 12.0, "sqlite": 8.0, "streams": 12.0, "doors": 20.0}
+DOORS_WITH_SQLITE = 10  # one of so many seeds: they take eight times as long
 CALLBACKS_MAX = 400_000
-KINDS: tuple[Kind, ...] = ("plain", "sqlite", "streams")
+KINDS: tuple[Kind, ...] = ("plain", "sqlite", "streams", "doors")
 TABLES_WITHIN_S = 60.0
 RECOVERS_WITHIN_S = 240.0  # once nothing goes wrong any more
 
@@ -99,10 +104,11 @@ def run_seed(
             in_order=draws.random() < 0.3,
             trace=trace,
             machines=machines or draws.choice([1, 2, 2, 2, 3]),
-            sqlite=kind == "sqlite",
+            sqlite=kind == "sqlite" or (kind == "doors" and seed % DOORS_WITH_SQLITE == 0),
+            doors=kind == "doors",
         )
         run = _Run(world, BUSY_S[kind], copies=copies, streams=kind == "streams")
-        with small_limits(), _local_state(world):
+        with small_limits(), _local_state(world, seed):
             try:
                 with running(world.loop):
                     found = run.to_the_end()
@@ -160,14 +166,16 @@ def _without_garbage_collection() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _local_state(world: World) -> Iterator[None]:
-    if not world.sqlite:
-        with mock.patch.object(snapshot_keeper, "prepare", world.copies.read):
-            yield
-        return
-    pages = mock.patch.object(limits, "INDEX_PAGE_ENTRIES", 16)
-    gathers = mock.patch.object(limits, "STATE_GATHER_S", 0.5)  # a transaction costs the most here
-    with pages, gathers:
+def _local_state(world: World, seed: int) -> Iterator[None]:
+    with contextlib.ExitStack() as patches:
+        if not world.sqlite:
+            read = mock.patch.object(snapshot_keeper, "prepare", world.copies.read)
+            patches.enter_context(read)
+        else:  # a transaction costs the most here
+            patches.enter_context(mock.patch.object(limits, "INDEX_PAGE_ENTRIES", 16))
+            patches.enter_context(mock.patch.object(limits, "STATE_GATHER_S", 0.5))
+        if world.doors:
+            patches.enter_context(simulated_doors(seed))
         yield
 
 
@@ -216,8 +224,9 @@ class _Run:
         self._clients = Clients(world)
         self._tables = Onlooker(world)
         self._workers = Workers(world)
-        self._copier = Copier(world) if copies and not streams else None
+        self._copier = Copier(world) if copies and not (streams or world.doors) else None
         self._streams = StreamClients(world) if streams else None
+        self._doors = Doors(world) if world.doors else None
 
     def to_the_end(self) -> list[str]:
         main = self._world.loop.task_of(None, self._main())
@@ -234,8 +243,10 @@ class _Run:
 
     async def _main(self) -> None:
         world = self._world
+        if self._doors is not None:
+            self._doors.begin()
         world.machines[0].boot()
-        nemesis = Nemesis(world)
+        nemesis = DoorsNemesis(world) if world.doors else Nemesis(world)
         await self._clients.make_topics()
         await self._workers.make_queue()
         if len(world.machines) > 1 and world.draws.random() < 0.6:
@@ -253,6 +264,8 @@ class _Run:
                 *(streams.write(name) for name in ("d0", "d1")),
             ]
             tasks += [world.loop.task_of(None, work) for work in works]
+        if self._doors is not None:
+            tasks += [world.loop.task_of(None, work) for work in self._doors.works()]
         await asyncio.sleep(self._busy_s)
         nemesis.calm()
         world.note("nemesis", "is calm")
@@ -273,6 +286,8 @@ class _Run:
         world = self._world
         until_s = world.loop.time() + RECOVERS_WITHIN_S
         await asyncio.sleep(world.network.latest_s - world.loop.time() + 1.0)
+        while world.doors and world.loop.time() < until_s and world.somebody_starts:
+            await asyncio.sleep(0.5)  # on a slow disk, to take over whoever writes
         while world.loop.time() < until_s:
             for machine in world.machines:
                 if machine.process is None or machine.process.standby or not machine.runs:
@@ -310,6 +325,9 @@ class _Run:
         live = catalog_digest(process.broker._catalog)
         live_position = process.broker._catalog.position
         await self._ended(process)
+        for other in world.machines if world.doors else ():  # who was slow to hear that it is over
+            if other.process is not None and other.runs:
+                await self._ended(other.process)
         ours = machine.disk.entries
         of_log = [e for e in ours if e.header.seq <= live_position.seq]
         _compare(self._found, "memory", live, catalog_digest(Catalog(folded(of_log), _still)))
@@ -328,11 +346,18 @@ class _Run:
         except KeyError as missing:
             self._found.append(f"P1 {missing} is on the log, and was never stored")
             return
+        except SebError as error:
+            self._found.append(f"P1 the log cannot be read: {error}")
+            return
         readable = await self._read_all(fresh.broker)
+        if self._doors is not None:
+            self._doors.told(fresh.broker)
         self._found += violations(world.history, log, readable)
         self._found += copied(fresh.broker, log)
         if self._streams is not None:
             self._found += self._streams.violations(log, fresh.broker)
+        if self._doors is not None:
+            self._found += self._doors.violations(log, fresh.broker)
         self._found += await self._settle_tables(fresh.broker)
         self._found += await self._workers.finish(fresh.broker)
         left = await self._read_all(fresh.broker)  # a compaction may have been at work

@@ -97,6 +97,9 @@ class SqliteDisk:
     def state(self, clock: Clock, failpoints: Failpoints) -> SqliteState:
         return SqliteState(self, clock, failpoints)
 
+    def cache(self, failpoints: Failpoints) -> None:
+        """There is none."""
+
     @property
     def entries(self) -> list[Entry]:
         """All that the committed state is made of."""
@@ -112,6 +115,15 @@ class SqliteDisk:
         for path in before.iterdir():
             if not path.name.endswith("-shm"):
                 shutil.copyfile(path, self.state_folder / path.name)
+
+    def copy_from(self, other: SqliteDisk) -> None:
+        """Become what a copy of `other`, as it is now, holds."""
+        self.lose()
+        self._safe_frames = _backfilled(other.path)
+        for folder, to in ((other.folder, self.folder), (other.state_folder, self.state_folder)):
+            for path in folder.iterdir():
+                if path.is_file() and not path.name.endswith("-shm"):
+                    shutil.copyfile(path, to / path.name)
 
     def set_back(self, transactions: int) -> None:
         """The newest transactions are gone, as after a power failure."""

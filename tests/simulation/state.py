@@ -8,6 +8,7 @@ failure does, some of what it has), and a snapshot is a copy of it. `sqlite_stat
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import ORIGIN, Entry, Position
+from seb_appliance.storage.objects.disk_cache import DiskCache
 from tests.simulation.fold import folded
 from tests.support.delays import DelaysOfEntries
 
@@ -56,8 +58,18 @@ class Disk:
         """For one process. It has no use for these."""
         return SimulatedState(self)
 
+    def cache(self, failpoints: Failpoints) -> DiskCache | None:
+        """Of sections. None: every read that is not of memory goes to the bucket."""
+        return None
+
     def killed(self) -> None:
         """What was committed is there."""
+
+    def copy_from(self, other: Disk) -> None:
+        """Become what a copy of `other`, as it is now, holds."""
+        self.entries = list(other.entries)
+        empty(self.folder)
+        shutil.copytree(other.folder, self.folder, dirs_exist_ok=True)
 
     def set_back(self, entries: int) -> None:
         """The newest transactions are gone, as after a power failure."""
@@ -66,8 +78,12 @@ class Disk:
     def lose(self) -> None:
         """Another disk, empty."""
         self.entries = []
-        for path in self.folder.iterdir():
-            path.unlink()
+        empty(self.folder)
+
+
+def empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 class SimulatedState(DelaysOfEntries):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from seb_appliance import limits
 from seb_appliance.broker.ports import EntryRef
 from seb_appliance.formats.entry import Entry
-from seb_appliance.formats.operations import ObjectsCondemned, SegmentsReplaced
+from seb_appliance.formats.operations import ObjectsAdopted, ObjectsCondemned, SegmentsReplaced
 from seb_appliance.storage import layout
 from tests.model.upkeep_order import Order
 from tests.simulation.fold import Fold
@@ -49,14 +49,16 @@ def _key(entry: Entry, mode: str) -> str:
 
 def _entry_stored(order: Order, fold: Fold, entry: Entry, mode: str) -> None:
     operations = entry.contents.operations
-    switches = [each for each in operations if isinstance(each, SegmentsReplaced)]
+    switches = [each for each in operations if isinstance(each, SegmentsReplaced | ObjectsAdopted)]
     condemned = [k for each in operations if isinstance(each, ObjectsCondemned) for k in each.keys]
     in_force = fold.in_force if condemned else set()
     fold.apply(entry)
     order.entry_stored(
         entry.header.seq,
         is_first=mode == "A" and entry.header.is_epoch,
-        made=[each.key for switch in switches for each in switch.objects],
+        made=[
+            made.key for each in switches for made in each.objects if made.key.startswith(OBJECTS)
+        ],
         condemned=condemned,
         tidied=fold.tidied_seq,
         in_force=in_force,

@@ -167,6 +167,7 @@ def catalog_digest(catalog: Catalog) -> dict[str, object]:
         "topics": topics,
         "groups": groups,
         "api keys": sorted(key.api_key_id for key in catalog.api_keys.all()),
+        "users": catalog.users.all(),
         "documents": list(catalog.documents.all()),
         "requests": list(catalog.requests),
         "producers": sorted((key, p) for key, p in catalog.producers._by_id.items()),

@@ -283,12 +283,13 @@ class _Work:
         ids = await topics.make(self._old.topics)
         objects = InPlace(appliance) if in_place else Copied(appliance)
         for topic in sorted(self._old.topics, key=lambda topic: ids[topic.name]):
-            begin = await topics.imported(topic)
+            begin, end = await topics.imported(topic, in_place=in_place)
             self.found += begin
             if begin == len(topic.bases):
                 continue
             objects.begin_topic(ids[topic.name])
-            async with contextlib.aclosing(self._log.files(topic, objects.take, begin)) as parts:
+            found = self._log.files(topic, objects.take, begin, end)
+            async with contextlib.aclosing(found) as parts:
                 async for files in parts:
                     await objects.adopt_if_many()
                     self._count(topic.name, files, "importing")

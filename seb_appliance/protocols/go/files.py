@@ -6,7 +6,7 @@ import asyncio
 from array import array
 from bisect import bisect_left
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from operator import add
 from typing import Final, TypeAlias
@@ -64,12 +64,14 @@ class OldBucket:
 
 
 async def look(store: RetryingStore, is_wanted: Callable[[str], bool]) -> OldBucket:
-    """LIST everything once, our own folder aside. `is_wanted`: which topics to look at. Raises
-    ImportRefusedError for a key that no Go broker makes, and for a topic that cannot be ours."""
+    """LIST everything once, our own folder aside; lake tables, which lie beside it, are passed
+    over. `is_wanted`: which topics to look at. Raises ImportRefusedError for a key that no Go
+    broker makes, and for a topic that cannot be ours."""
     found, after = OldBucket(), ""
     while page := await store.list_after("", after):
         for info in page:
-            if not info.key.startswith(layout.OURS) and not info.key.endswith(_OFFSETS):
+            is_ours = info.key.startswith(layout.OURS) or layout.is_of_table(info.key)
+            if not is_ours and not info.key.endswith(_OFFSETS):
                 _take(found, info, is_wanted)
         after = page[-1].key
         if after.startswith(layout.OURS):
@@ -147,11 +149,13 @@ class OldLog:
         return held[0]
 
     async def files(
-        self, topic: OldTopic, take: Take, begin: int = 0
+        self, topic: OldTopic, take: Take, begin: int = 0, end_offset: int = 0
     ) -> AsyncGenerator[list[OldFile], None]:
-        """From file `begin` on, some at a time, in order. `take` is given each of them. Raises
+        """From file `begin` on, some at a time, in order. `take` is given each of them.
+        `end_offset`: of what is imported already, where file `begin` belongs. Raises
         ImportRefusedError for one that is damaged, missing, or does not follow the one before."""
         before = (await self.file(topic, begin - 1))[0] if begin else _BEFORE_ALL
+        before = replace(before, count=end_offset - before.base_offset)
         coming: asyncio.Task[list[bytes]] | None = None
         first = begin
         try:
@@ -288,27 +292,33 @@ class OldTopics:
             known.update((view.name, view.topic_id) for view, _ in made)
         return known
 
-    async def imported(self, topic: OldTopic) -> int:
-        """How many of its files are in the topic already. Raises ImportRefusedError if it holds
-        anything else where these files belong."""
+    async def imported(self, topic: OldTopic, *, in_place: bool) -> tuple[int, int]:
+        """How many of its files are in the topic already, and the topic's end. Raises
+        ImportRefusedError if it holds anything else where these files belong.
+
+        Files that were imported in place are the appliance's, and may have been merged and removed
+        since: if the next one begins where the topic ends, they need not be there."""
         view = self._broker.topics.get(topic.name)
         end = view.log_end_offset
         if end == 0:
-            return 0
-        last = bisect_left(topic.bases, end) - 1
-        if last < 0:  # its files begin beyond
+            return 0, 0
+        begin = bisect_left(topic.bases, end)
+        goes_on = in_place and begin < len(topic.bases) and topic.bases[begin] == end
+        if begin == 0:
+            if goes_on:
+                return 0, end
             raise _others(topic.name, 0, topic.key(0))
-        one, found = await self._log.file(topic, last)
-        is_all = last == len(topic.bases) - 1 and end >= one.end_offset
-        if not is_all and end != one.end_offset:
+        one, found = await self._log.file(topic, begin - 1)
+        is_all = begin == len(topic.bases) and end >= one.end_offset
+        if not (is_all or goes_on or end == one.end_offset):
             raise _others(topic.name, end, one.key)
         if view.log_start_offset > one.base_offset:  # trimmed: there is nothing to compare
-            if is_all:
-                return last + 1
+            if is_all or goes_on:
+                return begin, end
             raise _others(topic.name, view.log_start_offset, one.key)
         if not await self._holds(topic.name, one, found):
             raise _others(topic.name, one.base_offset, one.key)
-        return last + 1
+        return begin, end
 
     async def _holds(self, name: str, one: OldFile, found: BatchV1) -> bool:
         """Whether these very records, with the file's time, are in the topic at its offsets."""

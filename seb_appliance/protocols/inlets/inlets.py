@@ -15,7 +15,7 @@ from seb_appliance.api.server.options import SecretBox
 from seb_appliance.broker.ports import DocumentRow
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.values import ApiKeyView
-from seb_appliance.errors import BadRequestError
+from seb_appliance.errors import BadRequestError, NotReadyError
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.protocols.inlets.settings import InletSettings, Verify
 from seb_appliance.protocols.inlets.verifying import HMAC_SCHEMES, check_secret, new_secret
@@ -162,10 +162,19 @@ def rotated(
     secrets = (new_secret(verify),) if is_random else wanted.secrets or ()
     for secret in secrets:
         check_secret(verify, secret)
+    if wanted.keep_previous and _begin_with(kept, secrets, box):
+        return kept, None  # asked again, because nobody heard the answer
     sealed = tuple(map(box.seal, secrets))
     if wanted.keep_previous or not secrets:
         sealed = (*sealed, *kept)[:_SECRETS_MAX]
     return sealed, secrets[0] if is_random else None
+
+
+def _begin_with(sealed: tuple[str, ...], secrets: tuple[str, ...], box: SecretBox) -> bool:
+    try:
+        return opened(sealed, box)[: len(secrets)] == secrets
+    except NotReadyError:
+        return False
 
 
 def document_of(
