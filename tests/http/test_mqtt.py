@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from unittest.mock import ANY
 
 import pytest
 import pytest_asyncio
@@ -217,25 +216,6 @@ async def test_a_record_that_no_mqtt_client_could_send_stops_nobodys_messages(ru
             sent = await running[0].client.post("/v1/topics/mqtt/records", json=body)
             assert sent.status_code == 201
         assert [(await good.message()).payload for _ in range(2)] == [b"poison", b"after"]
-
-
-async def test_a_packet_of_many_filters_holds_up_nobody(running):
-    async with connected(running, client_id="many") as many:
-        for count in (limits.MQTT_FILTERS_MAX, limits.MQTT_FILTERS_MAX + 1):
-            named = [codec.text(f"many/{i}/#") for i in range(count)]
-            body = struct.pack(">H", 9) + b"\0" + b"".join(one + b"\1" for one in named)
-            many.send(codec.packet(codec.SUBSCRIBE, body, 2))
-            if count > limits.MQTT_FILTERS_MAX:
-                assert await many.packet() == (0xE0, ANY)
-                break
-            turns = 0
-            answering = asyncio.create_task(many.packet())
-            while not answering.done():
-                await asyncio.sleep(0)
-                turns += 1
-            first, body = await answering
-            assert (first, body[3:]) == (0x90, b"\1" * count)
-            assert turns > 20, "in one step there would be a few"
 
 
 async def test_a_bug_in_delivery_ends_the_subscribers_connections_so_that_they_come_again(

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from typing import Final
 
 from seb_appliance import limits
-from seb_appliance.api.server.parsing import Parser
 from seb_appliance.broker.lake.jobs import PrintedObject, PrintJob
 from seb_appliance.broker.lake.names import (
     CHECKPOINT_EVERY,
@@ -23,13 +25,41 @@ from seb_appliance.broker.lake.names import (
 )
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.ports import LoadedState
-from seb_appliance.errors import ObjectMissingError, OverloadedError
+from seb_appliance.errors import ObjectMissingError
+from seb_appliance.formats.lake.tables import TableFile
 from seb_appliance.ops.checks.findings import Problem
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore, together
 
 Sizes = dict[str, int]  # of objects, by name below the location of their table
 HAS_PARQUET: Final = importlib.util.find_spec("pyarrow") is not None
+
+
+class Apart:
+    """A process that reads Parquet: Arrow ends its process for some damaged files."""
+
+    def __init__(self) -> None:
+        self._pool: ProcessPoolExecutor | None = None
+        self._turn = asyncio.Lock()  # a process that ends fails all that it was given
+
+    async def run(
+        self, function: Callable[[bytes, TableFile], str], body: bytes, file: TableFile
+    ) -> str:
+        """Raises BrokenProcessPool when the process has ended; the next call starts another."""
+        running = asyncio.get_running_loop().run_in_executor
+        async with self._turn:
+            if self._pool is None:
+                self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+            try:
+                return await running(self._pool, function, body, file)
+            except BrokenProcessPool:
+                self.close()
+                raise
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown()
+        self._pool = None
 
 
 @dataclass(slots=True)
@@ -44,7 +74,7 @@ class LakeCheck:
     files: int = 0
     strays: int = 0
     _garbage: set[str] = field(default_factory=set)
-    _parser: Parser = field(default_factory=Parser)
+    _apart: Apart = field(default_factory=Apart)
 
     async def problems(self) -> list[Problem]:
         if not self.state.lake_tables:
@@ -52,7 +82,7 @@ class LakeCheck:
         try:
             return await self._problems()
         finally:
-            await self._parser.close()
+            self._apart.close()
 
     async def _problems(self) -> list[Problem]:
         found: list[Problem] = []
@@ -157,15 +187,14 @@ class LakeCheck:
                 fault = "it is no Parquet file"
             elif self.full:
                 body = await self.store.get(key)
-                fault = await asyncio.to_thread(rows_fault, body, one.file)
+                fault = await self._apart.run(rows_fault, body, one.file)
             else:
                 end = (await self.store.get_range(key, length - long, long)).data
-                # Arrow ends its process for some damaged footers.
-                fault = await self._parser.parse_apart("", footer_fault, end, one.file)
+                fault = await self._apart.run(footer_fault, end, one.file)
         except ObjectMissingError:
             fault = "it is gone"
-        except OverloadedError:
-            fault = "its footer ends the process that reads it"
+        except BrokenProcessPool:
+            fault = "it ends the process that reads it"
         return self._problem(head, "table_file_damaged", one, fault) if fault else None
 
     def _problem(self, head: TableHead, code: str, what: LakeFile | str, detail: str) -> Problem:
