@@ -126,6 +126,7 @@ def _fork_when_asked(control: socket.socket) -> list[str]:
     children: dict[int, tuple[int, socket.socket]] = {}  # by the descriptor of the process
     waiting = select.poll()
     waiting.register(control, select.POLLIN)
+    parent = os.getpid()
     while True:
         for ready, _ in waiting.poll():
             if ready != control.fileno():
@@ -147,7 +148,7 @@ def _fork_when_asked(control: socket.socket) -> list[str]:
                     report.close()
                 control.close()
                 os.close(told)
-                return _become(json.loads(message), sink)
+                return _become(json.loads(message), sink, parent)
             os.close(sink)
             report = socket.socket(fileno=told)
             report.send(str(pid).encode())
@@ -156,8 +157,10 @@ def _fork_when_asked(control: socket.socket) -> list[str]:
             waiting.register(handle, select.POLLIN)
 
 
-def _become(asked: tuple[list[str], dict[str, str]], sink: int) -> list[str]:
+def _become(asked: tuple[list[str], dict[str, str]], sink: int, parent: int) -> list[str]:
     die_with_parent()
+    if os.getppid() != parent:
+        sys.exit()  # it died before
     arguments, environment = asked
     os.environ.clear()
     os.environ.update(environment)

@@ -241,6 +241,7 @@ async def delete_inlet(ctx: RequestContext) -> None:
     description="The validation of HTTP 1.1 Web Hooks for Event Delivery (CloudEvents).",
     parameters=[header("WebHook-Request-Origin", "Who wants to deliver.", "eventgrid.example")],
     replies=no_content("Deliveries are welcome at any rate"),
+    errors=(NotFoundError,),
     api_key=False,
 )
 async def validate_inlet(ctx: RequestContext) -> object:
@@ -250,8 +251,8 @@ async def validate_inlet(ctx: RequestContext) -> object:
 
 
 ROUTES: Final = [
-    validate_inlet,  # the first of its path: Litestar adds an OPTIONS of its own to any other
     list_inlets,
+    validate_inlet,
     set_inlet,
     get_inlet,
     delete_inlet,

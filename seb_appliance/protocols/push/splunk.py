@@ -130,7 +130,7 @@ _CHECKS: Final = [
         api_key=False,
     )(_healthy)
     for method, path, name in (
-        ("OPTIONS", "/services/collector/event/1.0", "splunkOptions"),  # before POST of its path
+        ("OPTIONS", "/services/collector/event/1.0", "splunkOptions"),
         ("GET", "/services/collector/health", "splunkHealth"),
         ("GET", "/services/collector/health/1.0", "splunkHealth2"),
     )
