@@ -226,8 +226,9 @@ def _result(part: PartOfProof, scale: Scale, seed: str, done: list[Done]) -> Res
     details: dict[str, Any] = {"operations": calls}
     details |= {"acknowledged writes": acknowledged} if acknowledged else {}
     details |= {name: round(number, 3) for name, number in numbers.items()}
-    details["units by commit"] = dict(Counter(found.commit for found in done if found.commit))
-    details["units by day"] = dict(Counter(found.date for found in done if found.date))
+    if done:
+        details["units by commit"] = dict(Counter(found.commit for found in done))
+        details["units by day"] = dict(Counter(found.date for found in done))
     latencies = sorted(ms for found in done for ms in found.latencies_ms)
     if latencies:
         details["latencies_ms"] = {
