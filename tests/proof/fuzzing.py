@@ -14,8 +14,8 @@ _RUNS: Final = 1_000_000
 
 
 async def run(unit: str, seed: str, folder: Path) -> Done:
-    """The name of a target. What was done is kept beside the notes, so a unit that was broken off
-    goes on."""
+    """The name of a target. How far it is is kept beside the unit's folder, so a unit that was
+    interrupted continues on the same machine."""
     campaign = Campaign(folder.parent / "fuzz", seed=int(seed))
     done = await asyncio.to_thread(campaign.run, TARGETS[unit], _RUNS)
     assert not done.findings, "\n".join(done.findings)

@@ -1,4 +1,4 @@
-"""Seeds of the simulation, some thousand in a unit."""
+"""Seeds of the simulation, up to a thousand in a unit."""
 
 from __future__ import annotations
 

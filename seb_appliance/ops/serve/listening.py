@@ -21,7 +21,7 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
     shown = f"[{settings.host}]" if family == socket.AF_INET6 else settings.host
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if family == socket.AF_INET6:  # of both kinds on ::, whatever a sysctl says
+    if family == socket.AF_INET6:  # :: takes IPv4 clients, too, whatever a sysctl says
         listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     try:
         listener.bind((settings.host, settings.port))
