@@ -10,6 +10,7 @@ from tests.proof.check_records import Evidence
 from tests.proof.history import Commit, History, RegisterCall, TakeOver
 from tests.proof.judges import judging, porcupine
 from tests.proof.judges.expected import MISSED
+from tests.proof.judges.registers import END_NS, Operation, Register
 from tests.proof.kafka_histories import transform
 from tests.proof.queue_histories import look_at_a_queue
 from tests.proof.test_checker import SEEDED, fenced_repeated, good, name_of, planted
@@ -127,3 +128,20 @@ def test_who_is_taken_over_may_show_what_is_old_but_not_grant_it(
     last = history.register_calls[-1]
     history.take_overs.append(TakeOver(last.port, last.sent_s, last.answered_s))
     assert (porcupine.rule(Evidence(history)).illegal == []) is may_be_old
+
+
+@pytest.mark.parametrize(("doubted", "illegal"), [([0], 0), ([], 1)])
+def test_only_an_end_without_an_answer_lets_the_next_record_of_a_key_out(
+    doubted: list[int], illegal: int
+) -> None:
+    """The first record comes again after a kill, although the second one was handed out."""
+    operations = [
+        Operation(1, 2, "take", take=1, who="one", port=1),
+        Operation(3, END_NS, "ack", True, take=2, who="one", port=1),
+        Operation(4, 5, "take", place=1, take=3, who="two", port=1),
+        Operation(6, 7, "take", take=4, who="one", port=2),
+        Operation(8, 9, "ack", take=5, who="one", port=2, result="ok"),
+        Operation(10, 11, "ack", place=1, take=6, who="two", port=2, result="ok"),
+    ]
+    register = Register("queue", "queue", operations, doubted=doubted)
+    assert len(porcupine.rule_on([register]).illegal) == illegal
