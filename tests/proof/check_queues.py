@@ -103,7 +103,8 @@ def _none_lost(evidence: Evidence, calls: _Calls) -> Iterator[Violation]:
 
 
 def _in_order(evidence: Evidence, calls: _Calls) -> Iterator[Violation]:
-    """Of one record key. What a compaction has removed meanwhile does not count."""
+    """Of one record key: a later record goes out when the earlier ones are settled, and none of
+    them comes again. What a compaction has removed meanwhile does not count."""
     earlier: dict[tuple[str, str], float] = {}
     for place in sorted(calls.key_of):
         topic, offset = place
@@ -114,7 +115,8 @@ def _in_order(evidence: Evidence, calls: _Calls) -> Iterator[Violation]:
         if any(take.answered_s < before_s for take in calls.takes[place]):
             yield said("P18", f"{place} was handed out before an earlier record of {key!r} was "
                               "settled")  # fmt: skip
-        earlier[topic, key] = max(before_s, calls.may_be_settled_s(place))
+        last_asked_s = max((take.sent_s for take in calls.takes[place]), default=0.0)
+        earlier[topic, key] = max(before_s, calls.may_be_settled_s(place), last_asked_s)
 
 
 def _dead_letters(evidence: Evidence, calls: _Calls) -> Iterator[Violation]:

@@ -71,6 +71,17 @@ def out_of_the_order_of_its_key(history: History) -> None:
     history.queue_calls[2].sent_s, history.queue_calls[2].answered_s = 900.0, 901.0
 
 
+def came_again_behind_the_next_of_its_key(history: History) -> None:
+    """The first acknowledgement has no answer, and was forgotten."""
+    look_at_a_queue(history)
+    for call in history.queue_calls[2:6]:
+        ((topic, offset, _),) = call.records
+        call.records = ((topic, offset, "k"),)
+    history.queue_calls[3].outcome, history.queue_calls[3].results = "unknown", ()
+    queue_call(history, 2, sent_s=990.0, answered_s=991.0)
+    queue_call(history, 3, sent_s=992.0, answered_s=993.0, outcome="ok", results=("ok",))
+
+
 def without_its_dead_letter(history: History) -> None:
     look_at_a_queue(history)
     history.dead_letters.clear()

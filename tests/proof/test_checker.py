@@ -30,6 +30,7 @@ from tests.proof.kafka_histories import (
     transform,
 )
 from tests.proof.queue_histories import (
+    came_again_behind_the_next_of_its_key,
     dead_letter_of_what_was_acknowledged,
     dead_letter_twice,
     look_at_a_queue,
@@ -394,8 +395,8 @@ SEEDED: list[tuple[str, Callable[[History], None]]] = [
                 nobody_sent_a_row, compacted_row_differs),
         "P18": (taken_after_it_was_settled, taken_by_two, settled_twice, never_taken,
                 told_too_early_that_a_lease_has_ended,
-                out_of_the_order_of_its_key, without_its_dead_letter, dead_letter_twice,
-                dead_letter_of_what_was_acknowledged),
+                out_of_the_order_of_its_key, came_again_behind_the_next_of_its_key,
+                without_its_dead_letter, dead_letter_twice, dead_letter_of_what_was_acknowledged),
         "P20": (doubled_by_a_transaction, committed_without_a_record, stored_without_its_offset,
                 out_of_order_by_a_transaction),
     }.items() for seed in seeds),

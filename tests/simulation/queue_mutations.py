@@ -9,6 +9,7 @@ from unittest import mock
 
 from seb_appliance.broker.queues import work_queues
 from seb_appliance.broker.queues.deliveries import Deliveries
+from seb_appliance.broker.queues.live_queue import LiveQueue
 from seb_appliance.broker.queues.progress import Progress, Queue
 from seb_appliance.broker.queues.work_queues import WorkQueues
 from seb_appliance.errors import SebError
@@ -47,6 +48,18 @@ def queue_forgets_the_order_of_keys() -> contextlib.AbstractContextManager[Any]:
     return mock.patch.object(Deliveries, "meet", free)
 
 
+def queue_goes_on_before_it_is_stored() -> contextlib.AbstractContextManager[Any]:
+    """The next record of a key is handed out when the one before is done in memory."""
+    real = LiveQueue._settled
+
+    def at_once(self: LiveQueue, window: Any, place: Any, key: bytes | None, outcome: Any) -> None:
+        real(self, window, place, None, outcome)
+        if key is not None:
+            self.deliveries.release(place.topic_id, key, self.now)
+
+    return mock.patch.object(LiveQueue, "_settled", at_once)
+
+
 def queue_settles_a_neighbour() -> contextlib.AbstractContextManager[Any]:
     """What a start loads has the record behind each settled range as settled, too."""
     begin = work_queues.LiveQueue
@@ -81,6 +94,7 @@ OF_QUEUES: list[Callable[[], contextlib.AbstractContextManager[Any]]] = [
     queue_acks_before_they_are_stored,
     queue_leases_end_early,
     queue_forgets_the_order_of_keys,
+    queue_goes_on_before_it_is_stored,
     queue_settles_a_neighbour,
     queue_refusals_settle,
 ]

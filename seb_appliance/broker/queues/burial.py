@@ -102,7 +102,7 @@ class Burial(Job):
             return True
 
         await self._writes.operate(admit, self._writes.linger.default_ms, queue.owner)
-        queue.tell_buried(buried)
+        queue.tell_buried(buried, stored=True)
         queue.moved()
 
     def _store(

@@ -260,20 +260,17 @@ class Deliveries:
     def doom(self, place: Place, out: Out, reason: str) -> None:
         self.doomed.add(place, Aside(out.key, out.attempt, out.first_us, reason=reason))
 
-    def settle(
-        self, place: Place, key: bytes | None, outcome: Outcome, now: tuple[float, int] | None
-    ) -> None:
-        """The record, which is in none of the dicts any more, is done: the next one of its record
-        key begins. `key`: of the `Out` or `Aside`; `now` may be None without one."""
-        topic_id, offset = place
-        progress = self._topics[topic_id].progress
-        new = progress.settle(offset, offset + 1)
+    def settle(self, place: Place, outcome: Outcome) -> None:
+        """The record, which is in none of the dicts any more, is done. If it has a record key,
+        `release` follows."""
+        progress = self._topics[place.topic_id].progress
+        new = progress.settle(place.offset, place.offset + 1)
         setattr(progress, outcome, getattr(progress, outcome) + new)
-        if key is None:
-            return
+
+    def release(self, topic_id: int, key: bytes, now: tuple[float, int]) -> None:
+        """The next record of the key of a settled one begins."""
         behind = self._keys[topic_id][key]
         if behind:
-            assert now is not None, place
             following = Place(topic_id, behind.popleft())
             self._parked.pop(following)
             self._begin(following, key, now)

@@ -7,7 +7,7 @@ taker at a time looks for records; the others wait, and cost nothing until somet
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -21,7 +21,7 @@ from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Outco
 from seb_appliance.broker.queues.progress import Progress, Queue
 from seb_appliance.broker.queues.takers import Takers
 from seb_appliance.broker.read.reads import Reads, bytes_of
-from seb_appliance.broker.record_keys.queries import key_of, pick
+from seb_appliance.broker.record_keys.queries import key_of, pick, runs
 from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.topics.names import Patterns
 from seb_appliance.broker.topics.topic import Topic
@@ -41,12 +41,7 @@ _AT_ONCE: Final = 500  # leases that end, or retries that come due, without a br
 _READS_PER_TAKE: Final = 32  # so that a taker whose records are all parked answers some day
 
 # The topic was trimmed, deleted or replaced meanwhile.
-_GONE: Final = (
-    OffsetExpiredError,
-    OffsetOutOfRangeError,
-    TopicNotFoundError,
-    TopicReplacedError,
-)
+_GONE: Final = (OffsetExpiredError, OffsetOutOfRangeError, TopicNotFoundError, TopicReplacedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +85,8 @@ class LiveQueue:
         self.rests_until_s = 0.0
         self.buried: dict[Place, asyncio.Future[bool]] = {}  # rejections that are waited for
         self._fresh = dict.fromkeys(self.topics)  # that may have new records, by id
+        # Topic ids and record keys of what is settled in windows that are not stored yet.
+        self._unstored: dict[Window, list[tuple[int, bytes]]] = {}
         # To be stored with whatever comes next: losses and failures that nobody waits for.
         self.lost: list[tuple[int, int, int]] = []
         self.failed: list[tuple[int, FailedDelivery]] = []
@@ -113,8 +110,7 @@ class LiveQueue:
         self._tools.shares.give_back(self.owner, self._counted)
         self._counted = 0
         self.takers.wake_all()
-        for place in list(self.buried):
-            self._tell_buried(place, stored=False)
+        self.tell_buried(self.buried, stored=False)
         run_in_slices(self.deliveries.forget_all())
 
     # --- topics ---
@@ -126,8 +122,8 @@ class LiveQueue:
                 self._fresh.pop(topic.topic_id, None)
                 run_in_slices(self.deliveries.forget_topic(topic.topic_id))
                 self.delayed.forget(topic.topic_id)
-                for place in [p for p in self.buried if p.topic_id == topic.topic_id]:
-                    self._tell_buried(place, stored=False)
+                theirs = (place for place in self.buried if place.topic_id == topic.topic_id)
+                self.tell_buried(theirs, stored=False)
                 self.lost = [one for one in self.lost if one[0] != topic.topic_id]
                 self.failed = [one for one in self.failed if one[0] != topic.topic_id]
                 self.adjust()
@@ -259,12 +255,13 @@ class LiveQueue:
             return []
         ready = list[tuple[Topic, BatchSlice]]()
         for piece in result.slices:
-            offsets = piece.batch.offsets()
+            offsets, begun = piece.batch.offsets(), list[int]()
             for i in range(piece.begin, piece.end):
                 place = Place(topic.topic_id, offsets[i])
                 self._lose(topic.topic_id, place.offset)  # compacted away
                 if self.deliveries.meet(place, key_of(piece, i), now):
-                    _extend(ready, topic, piece, i)
+                    begun.append(i)
+            ready += [(topic, run) for run in runs(piece, begun)]
         self._lose(topic.topic_id, min(result.next_offset, end))
         self._look_at_doomed()
         return ready
@@ -320,12 +317,13 @@ class LiveQueue:
             return [(topic, piece) for piece in slices]
         now, ready = self.now, list[tuple[Topic, BatchSlice]]()
         for piece in slices:
-            offsets = piece.batch.offsets()
+            offsets, begun = piece.batch.offsets(), list[int]()
             for i in range(piece.begin, piece.end):
                 place = Place(topic_id, offsets[i])
                 places.pop(place)
                 if self.deliveries.arrive(place, key_of(piece, i), now):
-                    _extend(ready, topic, piece, i)
+                    begun.append(i)
+            ready += [(topic, run) for run in runs(piece, begun)]
         self._look_at_doomed()
         return ready
 
@@ -356,7 +354,9 @@ class LiveQueue:
             self.lost.append((topic_id, begin, until))
 
     def _settle_lost(self, place: Place, aside: Aside) -> None:
-        self.deliveries.settle(place, aside.key, "lost", self.now)
+        self.deliveries.settle(place, "lost")
+        if aside.key is not None:
+            self.deliveries.release(place.topic_id, aside.key, self.now)
         self.lost.append((place.topic_id, place.offset, place.offset + 1))
 
     def pass_time(self) -> tuple[float, int]:
@@ -403,10 +403,24 @@ class LiveQueue:
         self._settled(window, place, aside.key, outcome)
 
     def _settled(self, window: Window, place: Place, key: bytes | None, outcome: Outcome) -> None:
-        now = None if key is None else self.now  # which costs more than all else here
-        self.deliveries.settle(place, key, outcome, now)
+        self.deliveries.settle(place, outcome)
         add = self._tools.admission.add_range
         add(window, self.name, place.topic_id, outcome, place.offset, place.offset + 1)
+        if key is None:
+            return
+        if window not in self._unstored:
+            self._unstored[window] = []
+            window.when_done(lambda _: run_in_slices(self._release(window)), lambda _: None)
+        self._unstored[window].append((place.topic_id, key))
+
+    def _release(self, window: Window) -> Iterator[None]:
+        """What settles these records is stored: now the next ones of their record keys begin. If
+        they began earlier, a kill could bring an earlier record back after a later one."""
+        for topic_id, key in self._unstored.pop(window):
+            if topic_id in self.topics and not self.closed:
+                self.deliveries.release(topic_id, key, self.now)
+            yield
+        self.moved()
 
     def fail_out(self, window: Window, place: Place, delay_ms: int) -> None:
         """The lease on `place` is live; its record waits for `delay_ms`."""
@@ -423,15 +437,12 @@ class LiveQueue:
         waiting = self.buried[place] = asyncio.get_running_loop().create_future()
         return waiting
 
-    def _tell_buried(self, place: Place, *, stored: bool) -> None:
-        waiting = self.buried.pop(place, None)
-        if waiting is not None and not waiting.done():
-            waiting.set_result(stored)
-
-    def tell_buried(self, places: Iterable[Place]) -> None:
-        """They are stored as dead letters."""
-        for place in places:
-            self._tell_buried(place, stored=True)
+    def tell_buried(self, places: Iterable[Place], *, stored: bool) -> None:
+        """They are stored as dead letters, or their queue or topic is gone."""
+        for place in list(places):
+            waiting = self.buried.pop(place, None)
+            if waiting is not None and not waiting.done():
+                waiting.set_result(stored)
 
     def moved(self) -> None:
         """Deliveries were taken back or extended."""
@@ -486,13 +497,3 @@ class LiveQueue:
 def _request(topic: Topic, new: tuple[int, int], room: int, most_bytes: int) -> ReadRequest:
     begin, end = From(offset=new[0]), From(offset=new[1])
     return ReadRequest(begin, end, room, most_bytes, topic_id=topic.topic_id)
-
-
-def _extend(ready: list[tuple[Topic, BatchSlice]], topic: Topic, piece: BatchSlice, i: int) -> None:
-    """Add record `i` of the batch, to its neighbour where that is the last one."""
-    if ready:
-        _, last = ready[-1]
-        if last.batch is piece.batch and last.end == i:
-            ready[-1] = (topic, BatchSlice(piece.batch, last.begin, i + 1, piece.stored))
-            return
-    ready.append((topic, BatchSlice(piece.batch, i, i + 1, piece.stored)))

@@ -92,10 +92,10 @@ def _chosen(result: ReadResult, offsets: Sequence[int]) -> Iterator[BatchSlice]:
         places = [
             (bisect_left(there, offset, begin, end), offset) for offset in offsets[first:behind]
         ]
-        yield from _runs(piece, [i for i, offset in places if there[i] == offset])
+        yield from runs(piece, [i for i, offset in places if there[i] == offset])
 
 
-def _runs(piece: BatchSlice, chosen: Sequence[int]) -> Iterator[BatchSlice]:
+def runs(piece: BatchSlice, chosen: Sequence[int]) -> Iterator[BatchSlice]:
     """The records at these ascending places of the batch, neighbours in one slice."""
     begin = 0
     for end in range(1, len(chosen) + 1):
@@ -120,11 +120,11 @@ async def read_key(reads: Reads, name: str, request: ReadRequest, key: bytes) ->
             for n, i in enumerate(places):
                 size_bytes = bytes_of(BatchSlice(piece.batch, i, i + 1, piece.stored))
                 if room_records <= 0 or (size_bytes > room_bytes and (found or n)):
-                    found += _runs(piece, places[:n])
+                    found += runs(piece, places[:n])
                     return replace(result, slices=found, next_offset=int(piece.batch.offsets()[i]))
                 room_records -= 1
                 room_bytes -= size_bytes
-            found += _runs(piece, places)
+            found += runs(piece, places)
         if not result.slices or looked_at >= limits.KEY_FILTER_BYTES_MAX:
             return replace(result, slices=found)
         step = replace(step, start=From(offset=result.next_offset), wait_ms=0)

@@ -32,6 +32,7 @@ MISSED: Final[dict[str, frozenset[str]]] = {
         "commit_went_back", "newest_removed", "brought_back", "newest_not_in_the_table", "let_in",
         "taken_after_it_was_settled", "taken_by_two", "settled_twice", "never_taken",
         "told_too_early_that_a_lease_has_ended", "out_of_the_order_of_its_key",
+        "came_again_behind_the_next_of_its_key",
         "without_its_dead_letter", "dead_letter_twice", "dead_letter_of_what_was_acknowledged",
     }),
 }  # fmt: skip

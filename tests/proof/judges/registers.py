@@ -48,8 +48,7 @@ class Operation(msgspec.Struct, rename="camel", omit_defaults=True):
 
 class Register(msgspec.Struct, omit_defaults=True):
     """`keys`: the record key of each number of a value, and whether that is a tombstone, of a
-    compacted log. `removed`: places whose record a compaction removed. `doubted`: places of a queue
-    whose end was sent and not answered."""
+    compacted log. `removed`: places whose record a compaction removed."""
 
     name: str
     model: Model
@@ -57,7 +56,6 @@ class Register(msgspec.Struct, omit_defaults=True):
     compacted: bool = False
     keys: list[tuple[str, bool]] = []
     removed: list[int] = []
-    doubted: list[int] = []
 
 
 def registers_of(evidence: Evidence) -> Iterator[Register]:
@@ -162,7 +160,6 @@ class _Log:
 
 
 _CONFLICT: Final = "offset_conflict"
-_SETTLING: Final = {"ack", "reject"}
 
 
 def _committed_offsets(evidence: Evidence) -> Iterator[Register]:
@@ -281,8 +278,7 @@ def _queues(evidence: Evidence) -> Iterator[Register]:
         removed = [
             n for n, (t, offset) in enumerate(places) if offset not in evidence.rows.get(t, {})
         ]
-        doubted = sorted({one.place for one in operations if one.unknown and one.kind in _SETTLING})
-        yield Register(f"queue {name}", "queue", operations, removed=removed, doubted=doubted)
+        yield Register(f"queue {name}", "queue", operations, removed=removed)
 
 
 def _queue_operations(evidence: Evidence) -> dict[tuple[str, int], list[Operation]]:

@@ -38,7 +38,6 @@ type Register struct {
 	Compacted   bool
 	Keys        []ValueKey
 	Removed     []int
-	Doubted     []int
 }
 
 // ValueKey is the record key of a value, and whether the value is a tombstone.

@@ -16,22 +16,17 @@ const (
 func settled(standing string) bool { return standing == acked || standing == rejected }
 
 // The records of one key in their order: each waits, is settled, or is held by a take, which the
-// state names by its number. The places of removed records count neither for the order nor at the end;
-// what follows a record whose end was not answered may have been handed out before that end was lost.
+// state names by its number. The places of removed records count neither for the order nor at the end.
 type queue struct {
 	places  int
 	removed map[int]bool
-	doubted map[int]bool
 	takes   map[string]Operation
 }
 
 func newQueue(register Register) *queue {
-	made := &queue{removed: map[int]bool{}, doubted: map[int]bool{}, takes: map[string]Operation{}}
+	made := &queue{removed: map[int]bool{}, takes: map[string]Operation{}}
 	for _, place := range register.Removed {
 		made.removed[place] = true
-	}
-	for _, place := range register.Doubted {
-		made.doubted[place] = true
 	}
 	for _, operation := range register.Operations {
 		made.places = max(made.places, operation.Place+1)
@@ -50,7 +45,7 @@ func (q *queue) take(standings []string, operation Operation) (string, bool) {
 		return "", false
 	}
 	for place := range operation.Place {
-		free := q.removed[place] || q.removed[operation.Place] || q.doubted[place]
+		free := q.removed[place] || q.removed[operation.Place]
 		if !free && !settled(standings[place]) {
 			return "", false
 		}

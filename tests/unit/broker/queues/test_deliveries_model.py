@@ -28,7 +28,8 @@ MAX_DELIVERIES = 2
 
 @dataclass
 class Record:
-    """`state`: new, out, waits, doomed, acked, rejected, lost."""
+    """`state`: new, out, waits, doomed, acked, rejected, lost. `is_stored`: what settled it is in
+    the journal."""
 
     topic_id: int
     offset: int
@@ -38,6 +39,7 @@ class Record:
     lease: int = 0
     ends_s: int = 0
     due_s: int = 0
+    is_stored: bool = False
 
     @property
     def place(self) -> Place:
@@ -56,6 +58,7 @@ class DeliveriesModel(RuleBasedStateMachine):
         self.leases = 0
         self.log_start = dict.fromkeys(TOPICS, 0)
         self.old: list[tuple[Place, int]] = []  # leases of once
+        self.unstored: list[tuple[Record, bytes | None]] = []
 
     @initialize(ordering=st.sampled_from(["none", "key"]))
     def begin(self, ordering: Ordering) -> None:
@@ -86,7 +89,7 @@ class DeliveriesModel(RuleBasedStateMachine):
         if self.settings.ordering == "none" or record.key is None:
             return True
         return not any(
-            other.key == record.key and not other.is_done and other.offset < record.offset
+            other.key == record.key and not other.is_stored and other.offset < record.offset
             for other in self.records
             if other.topic_id == record.topic_id
         )
@@ -156,11 +159,10 @@ class DeliveriesModel(RuleBasedStateMachine):
             record.ends_s = self.now_s + 2 * LEASE_S
             return
         out = self.deliveries.take_back(place)
-        one = [OffsetRange(place.offset, place.offset + 1)]
         if how == "ack":
-            self.deliveries.settle(place, out.key, "acked", self.now)
-            self.note(place.topic_id, acked=one)
+            self.deliveries.settle(place, "acked")
             record.state = "acked"
+            self.unstored.append((record, out.key))
         elif how == "retry":
             due = (self.now_s + 10, self.now[1] + 10_000_000)
             self.note(place.topic_id, failed=[self.deliveries.fail(place, out, due)])
@@ -175,10 +177,22 @@ class DeliveriesModel(RuleBasedStateMachine):
     def bury(self) -> None:
         for place, aside in list(self.deliveries.doomed.items()):
             self.deliveries.doomed.pop(place)
-            self.deliveries.settle(place, aside.key, "rejected", self.now)
-            self.note(place.topic_id, rejected=[OffsetRange(place.offset, place.offset + 1)])
-            assert self.one(place).state == "doomed", place
-            self.one(place).state = "rejected"
+            self.deliveries.settle(place, "rejected")
+            record = self.one(place)
+            assert record.state == "doomed", place
+            record.state = "rejected"
+            self.unstored.append((record, aside.key))
+
+    @rule()
+    def store(self) -> None:
+        """The window of the acknowledgements and dead letters is in the bucket."""
+        for record, key in self.unstored:
+            settled = [OffsetRange(record.offset, record.offset + 1)]
+            self.note(record.topic_id, **{record.state: settled})
+            record.is_stored = True
+            if key is not None:
+                self.deliveries.release(record.topic_id, key, self.now)
+        self.unstored = []
 
     @rule(topic_id=st.sampled_from(TOPICS), end=st.integers(0, 20))
     def new_records_are_trimmed(self, topic_id: int, end: int) -> None:
@@ -190,6 +204,7 @@ class DeliveriesModel(RuleBasedStateMachine):
             for offset in range(begin, until):
                 assert self.one(Place(topic_id, offset)).state in {"new", "waits", "doomed"}
                 self.one(Place(topic_id, offset)).state = "lost"
+                self.one(Place(topic_id, offset)).is_stored = True
 
     @rule(really=st.integers(0, 3))
     def restart(self, really: int) -> None:
@@ -198,8 +213,9 @@ class DeliveriesModel(RuleBasedStateMachine):
         queue = self.queues.get("q")
         assert queue is not None
         self.deliveries = Deliveries(self.settings, queue.progress)
+        self.unstored = []
         for record in self.records:
-            if record.state == "out":
+            if record.state == "out" or (record.is_done and not record.is_stored):
                 record.state, record.due_s = ("waits" if record.attempts else "new"), 0
             elif record.state == "doomed":
                 # One that was rejected by hand is out again; one that failed too often is not.
@@ -211,7 +227,9 @@ class DeliveriesModel(RuleBasedStateMachine):
     @invariant()
     def the_journal_knows_what_memory_knows(self) -> None:
         queue = self.queues.get("q") if hasattr(self, "queues") else None
-        for topic_id, progress in queue.progress.items() if queue is not None else ():
+        if queue is None or self.unstored:
+            return
+        for topic_id, progress in queue.progress.items():
             live = self.deliveries.progress(topic_id)
             assert list(live.settled) == list(progress.settled)
             assert live.failed == progress.failed

@@ -157,6 +157,51 @@ async def test_no_later_record_of_a_key_is_out_while_an_earlier_one_is_not_done(
     assert values(await work.take()) == [b"x3"]
 
 
+@pytest.mark.parametrize("done", ["acked", "rejected"])
+async def test_the_next_record_of_a_key_waits_until_it_is_stored_that_the_first_is_done(
+    work: Work, done: str
+):
+    """A kill before that would bring the first one back behind the second one."""
+    await work.keyed((b"x", b"x1"), (b"y", b"y1"), (b"x", b"x2"))
+    await work.put(ordering="key")
+    first, _ = await work.take()
+    waiting = work.taking(wait_ms=60_000)
+    work.house.journal.hold()
+    if done == "acked":
+        ending = asyncio.ensure_future(work.queues.ack("q", [first.token], OPERATOR))
+    else:
+        ending = asyncio.ensure_future(work.queues.reject("q", [first.token], "no use"))
+    await work.house.clock.advance(1)
+    assert not waiting.done()
+    work.house.journal.release()
+    await work.house.clock.advance(0.1)
+    assert await ending == ["ok"]
+    assert values(work.told(await waiting)) == [b"x2"]
+
+
+@pytest.mark.parametrize("gone", ["closed", "deleted"])
+async def test_what_is_stored_for_a_queue_or_topic_that_is_gone_hands_nothing_out(
+    work: Work, gone: str
+):
+    await work.keyed((b"x", b"x1"), (b"x", b"x2"))
+    await work.put(ordering="key")
+    (first,) = await work.take()
+    live = work.queues._live["q"]
+    work.house.journal.hold()
+    acking = asyncio.ensure_future(work.queues.ack("q", [first.token], OPERATOR))
+    await work.house.clock.advance(0.1)
+    if gone == "closed":
+        going = asyncio.ensure_future(work.queues.delete("q"))
+    else:
+        going = asyncio.ensure_future(work.house.broker.topics.delete("t"))
+    await work.house.clock.advance(0.1)
+    work.house.journal.release()
+    await work.house.clock.advance(1)
+    await going
+    assert await acking == ["ok"]
+    assert len(live.deliveries) == 0
+
+
 async def test_what_was_out_is_handed_out_again_after_a_restart_with_its_failures(work: Work):
     await work.house.appended("t", b"a", b"b", b"c")
     await work.put()
