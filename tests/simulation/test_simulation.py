@@ -26,6 +26,7 @@ FIRST_SEEDS = {
     "answers_waited_for_a_while_only": 46,
     "entries_that_came_meanwhile_forgotten": 60,
     "imported_files_not_looked_for": 5,
+    "queue_goes_on_before_it_is_stored": 475,
     "removal_told_before_it_is_stored": 14,
     "repeated_rotation_ends_a_secret": 31,
     "sessions_outlive_their_users": 2,
