@@ -83,6 +83,29 @@ async def test_what_is_not_http_or_too_large_is_refused(seb, data, status):
     await good(seb)
 
 
+async def test_an_answer_that_has_no_body_has_no_length(seb):
+    """RFC 9110, section 8.6; a stream takes the fast lane."""
+    about = f"Host: x\r\nAuthorization: Bearer {seb.admin_key}\r\n".encode()
+    stream = b"%b /v1/stream/s HTTP/1.1\r\n" + about + b"Content-Type: text/plain\r\n"
+    made = await exchange(seb.port, stream % b"PUT" + b"Content-Length: 0\r\n\r\n")
+    assert (made.status, made.headers["content-length"]) == (201, "0")
+    connection = await RawConnection.open(seb.port)
+    tag = ""
+    for status, request in (
+        (204, stream % b"POST" + b"Content-Length: 1\r\n\r\nx"),
+        (200, b"GET /v1/stream/s HTTP/1.1\r\n" + about + b"\r\n"),
+        (304, b"GET /v1/stream/s HTTP/1.1\r\n" + about + b"If-None-Match: %b\r\n\r\n"),
+        (204, stream % b"DELETE" + b"\r\n"),
+    ):
+        await connection.send(request % tag.encode() if status == 304 else request)
+        answer = await connection.answer()
+        tag = answer.headers.get("etag", tag)
+        assert answer.status == status
+        assert ("content-length" in answer.headers) is (status == 200)
+        assert "transfer-encoding" not in answer.headers
+    await connection.close()
+
+
 async def test_trace_is_not_allowed(seb):
     answer = await exchange(seb.port, b"TRACE /healthz HTTP/1.1\r\nHost: x\r\nCookie: s\r\n\r\n")
     assert (answer.status, answer.code) == (405, "method_not_allowed")

@@ -95,6 +95,11 @@ async def _send_part(send: Send, content: Bytes) -> None:
         await send(body_event(bytes(content[at : at + _PART_BYTES])))
 
 
+def content_length(status: int, length: int) -> Headers:
+    """A status that has no body has no length either (RFC 9110, section 8.6)."""
+    return [] if status in (204, 304) else [(b"content-length", str(length).encode())]
+
+
 def body_event(content: bytes, *, more: bool = True) -> Message:
     event: HTTPResponseBodyEvent = {
         "type": "http.response.body",
@@ -142,7 +147,7 @@ class Answer:
 
     async def _send(self, send: Send) -> None:
         length = sum(map(len, self.body))
-        headers = [*self.headers, (b"content-length", str(length).encode())]
+        headers = [*self.headers, *content_length(self.status, length)]
         await send({"type": "http.response.start", "status": self.status, "headers": headers})
         if self.failpoints is not None:
             if self.failpoints.armed("K11"):

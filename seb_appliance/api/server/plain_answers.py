@@ -20,6 +20,7 @@ from seb_appliance.api.encoding.answers import (
     REQUEST_ID_HEADER,
     VERSION_HEADER,
     Headers,
+    content_length,
     header_lines,
     json_line,
     produced_body,
@@ -428,7 +429,7 @@ class PlainAnswers:
         close: bool,
     ) -> bytes:
         self.answered += 1
-        headers.append((b"content-length", str(length).encode()))
+        headers += content_length(status, length)
         lines = header_lines([*dates, *with_defaults(headers, request_id.encode())])
         return b"".join((status_line(status), lines, _CLOSE if close else b"", b"\r\n"))
 
