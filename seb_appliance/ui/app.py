@@ -29,8 +29,8 @@ from seb_appliance.ui.page_context import (
     VISIT_STATE,
     AnyRequest,
     Desk,
+    Endpoint,
     NotLoggedInError,
-    Place,
     Routes,
     Visit,
     log_in_first,
@@ -107,7 +107,7 @@ class Site:
     """The way from `/`, and the pages, which all lie below `path`. An error is answered with a
     page."""
 
-    places: list[Place]
+    endpoints: list[Endpoint]
     answer_error: Callable[[AnyRequest, Exception], Response[bytes]]
     path: str = "/ui"
 
@@ -124,9 +124,9 @@ def site(broker: Broker, options: UiOptions, sections: Sequence[Section] = ()) -
 
     declared = [*(page.routes for page in _PAGES), *(one.routes for one in sections)]
     routes = [route for one in declared for route in one.all]
-    places = [desk.place(*one) for one in [*routes, *_others.all]]
-    own: list[Place] = [("GET", "/", front_door), ("GET", "/ui/static/{named:str}", asset)]
-    return Site([*own, *places], error_answers(desk))
+    endpoints = [desk.endpoint(*one) for one in [*routes, *_others.all]]
+    own: list[Endpoint] = [("GET", "/", front_door), ("GET", "/ui/static/{named:str}", asset)]
+    return Site([*own, *endpoints], error_answers(desk))
 
 
 async def front_door(_request: AnyRequest) -> ASGIApp:

@@ -32,7 +32,7 @@ from seb_appliance.ui.sessions import Answer, Session, Sessions, Throttle, cooki
 
 AnyRequest = Request[Any, Any, Any]
 Handler = Callable[..., Awaitable[ASGIApp]]
-Place = tuple[str, str, Callable[[AnyRequest], Awaitable[ASGIApp]]]
+Endpoint = tuple[str, str, Callable[[AnyRequest], Awaitable[ASGIApp]]]
 """Method, path, and what answers."""
 Role = Literal["anyone", "viewer", "admin"]
 VISIT_STATE: Final = "seb_visit"
@@ -243,7 +243,7 @@ class Desk:
         self.navigation = renderer.navigation
         self._renderer = renderer
 
-    def place(self, route: Route, work_on: Handler) -> Place:
+    def endpoint(self, route: Route, work_on: Handler) -> Endpoint:
         """What answers a route: it admits the visitor, then calls the route's handler."""
 
         async def handle(request: AnyRequest) -> ASGIApp:

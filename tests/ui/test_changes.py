@@ -41,8 +41,8 @@ def a_page(seb: RunningAppliance) -> Site:
         await visit.broker.topics.create(name, TopicSettings(), visit.actor)
         return visit.see_other("/ui/topics", f"The topic {name} is there.")
 
-    places = [desk.place(*one) for one in [*routes.all, *users.routes.all]]
-    return Site(places, error_answers(desk))
+    endpoints = [desk.endpoint(*one) for one in [*routes.all, *users.routes.all]]
+    return Site(endpoints, error_answers(desk))
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from seb_appliance.api.encoding.parameters import refuse_unsupported
 from seb_appliance.api.openapi.parameters import OF_PATH, Json
 from seb_appliance.api.server.auth import AnyRequest, Call, enter, enter_to_read
 from seb_appliance.api.server.bodies import read_json
+from seb_appliance.api.server.endpoints import Endpoint
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.api.server.places import Place
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.status import Status
 from seb_appliance.errors import (
@@ -235,7 +235,7 @@ class Route:
             return None
         return msgspec.json.Decoder(self.body[JSON].struct)
 
-    def served(self, services: Services) -> Place:
+    def served(self, services: Services) -> Endpoint:
 
         async def handle(request: AnyRequest) -> ASGIApp:
             return await self.respond(RequestContext(services, request))

@@ -69,8 +69,8 @@ from seb_appliance.api.server.auth import (
     forwarded_for,
     look_again,
 )
+from seb_appliance.api.server.endpoints import AnswerError, App, Site, path_handlers
 from seb_appliance.api.server.options import ApiOptions
-from seb_appliance.api.server.places import AnswerError, App, Site, path_handlers
 from seb_appliance.api.server.plain_requests import PlainProtocol
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.broker import Broker
@@ -155,10 +155,10 @@ def create_app(
     )
     handlers = path_handlers(route.served(services) for route in _ROUTES)
     for protocol in protocols:
-        places = (route.served(services) for route in protocol.routes)
-        handlers += path_handlers(places, protocol.answer_error)
+        endpoints = (route.served(services) for route in protocol.routes)
+        handlers += path_handlers(endpoints, protocol.answer_error)
     if site is not None:
-        handlers += path_handlers(site.places, site.answer_error)
+        handlers += path_handlers(site.endpoints, site.answer_error)
     assert len({tuple(handler.paths) for handler in handlers}) == len(handlers)
     litestar = App(
         route_handlers=handlers,

@@ -14,7 +14,7 @@ from seb_appliance.api.encoding.answers import Answer
 
 Handle = Callable[[Request[Any, Any, Any]], Awaitable[ASGIApp]]
 AnswerError = Callable[[Request[Any, Any, Any], Exception], Response[bytes]]
-Place = tuple[str, str, Handle]
+Endpoint = tuple[str, str, Handle]
 """Method, path as Litestar writes it, and what answers."""
 
 
@@ -62,11 +62,11 @@ def _kwargs_model() -> Any:
 
 
 def path_handlers(
-    places: Iterable[Place], answer_error: AnswerError | None = None
+    endpoints: Iterable[Endpoint], answer_error: AnswerError | None = None
 ) -> list[HTTPRouteHandler]:
     """One handler for each path. `answer_error` answers what its functions raise."""
     by_path: dict[str, dict[str, Handle]] = {}
-    for method, path, handle in places:
+    for method, path, handle in endpoints:
         methods = by_path.setdefault(path, {})
         assert method not in methods, (method, path)
         methods[method] = handle
@@ -101,6 +101,6 @@ class Site(Protocol):
     @property
     def path(self) -> str: ...
     @property
-    def places(self) -> list[Place]: ...
+    def endpoints(self) -> list[Endpoint]: ...
     @property
     def answer_error(self) -> AnswerError: ...
