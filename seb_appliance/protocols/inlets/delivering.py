@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import msgspec
 
 from seb_appliance import limits
+from seb_appliance.addresses import network_of
 from seb_appliance.api.encoding.answers import JSON, Answer, Headers
 from seb_appliance.api.encoding.conditions import stamp
 from seb_appliance.api.encoding.parameters import read_headers, read_query
@@ -75,14 +76,16 @@ async def deliver(push: Push | None, ctx: RequestContext) -> object:
     raw, reservation = await read_body(
         ctx.request.receive,
         sent,
-        f"address:{address}",
-        ctx.broker.pending,
+        network_of(address),
+        ctx.broker.strangers,
         ctx.options.max_request_bytes,
     )
     try:
         await _verify(ctx, inlet, raw, headers)
         assert inlet is not None
-        body = raw
+        own = ctx.broker.pending.reserve(inlet.key.api_key_id, len(raw))
+        reservation.release()
+        body, reservation = raw, own
         if encoding != "identity":
             most = ctx.options.max_request_bytes
             body = await inflate(raw, encoding, reservation, most)
