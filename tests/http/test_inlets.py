@@ -456,3 +456,22 @@ async def test_an_inlet_that_others_made_meanwhile_is_not_taken_over(seb, monkey
         go_on.set()
         assert ((await ours).status_code, (await theirs).status_code) == (201, 403)
         assert (await deliver(seb, "wanted", **of_github())).status_code == 200
+
+
+async def test_a_refusal_takes_as_long_whether_there_is_an_inlet(seb, monkeypatch):
+    """Large bodies take long to hash: who was refused sooner knew that there is an inlet."""
+    hashed = []
+    digest_of = hmac.digest
+
+    def noted(key, content, algorithm):
+        hashed.append(len(content) >= len(BODY))
+        return digest_of(key, content, algorithm)
+
+    token = {"scheme": "token", "header": "X-Token"}
+    for name, scheme in (("timed-1", "github"), ("timed-2", "stripe"), ("timed-3", token)):
+        await make(seb, name, scheme)
+    monkeypatch.setattr(hmac, "digest", noted)
+    for name in ("timed-0", "timed-1", "timed-2", "timed-3"):
+        assert (await deliver(seb, name)).status_code == 401
+        assert hashed == [True], name
+        hashed.clear()

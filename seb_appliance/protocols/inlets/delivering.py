@@ -47,7 +47,7 @@ from seb_appliance.protocols.inlets.inlets import (
     secrets_of,
     timeout_ms_of,
 )
-from seb_appliance.protocols.inlets.verifying import Delivery, check, refused
+from seb_appliance.protocols.inlets.verifying import Delivery, check, hash_for_nobody, refused
 from seb_appliance.protocols.push.pushing import Push, Sent, answer_error, bounds_of
 
 _log = logging.getLogger(__name__)
@@ -107,7 +107,7 @@ async def _verify(
     does not exist; QuotaExceededError."""
     scope, now_s = ctx.request.scope, ctx.broker.clock.wall_us() / 1_000_000
     if inlet is None:
-        await _hashing(raw, hmac.digest, b"none", raw, "sha256")  # as long as for one that exists
+        await _hashing(raw, hash_for_nobody, raw)  # as long as for one that exists
         raise refused("there is no such inlet")
     by_proxy = bool(scope["state"].get(BY_PROXY_STATE))
     delivery = Delivery(raw, headers, ctx.path.get("secret", ""), by_proxy)
