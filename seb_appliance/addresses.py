@@ -56,6 +56,21 @@ def known_as(address: str) -> str:
     return address.removeprefix("::ffff:") if "." in address else address
 
 
+_IPV6_PREFIX: Final = 64  # one customer can use any address of it
+
+
+def network_of(address: str) -> str:
+    """Of whom an address is: an IPv4 address itself, and an IPv6 address its network. What is no
+    address as it is: a Unix socket has none."""
+    try:
+        ip = ipaddress.ip_address(address)
+    except ValueError:
+        return address
+    if ip.version == 4:
+        return address
+    return str(ipaddress.ip_network((int(ip), _IPV6_PREFIX), strict=False))
+
+
 def path_of(*segments: str) -> str:
     """`/v1/…`. The appliance refuses names that are not valid."""
     return "/v1/" + "/".join(quote(segment, safe="") for segment in segments)

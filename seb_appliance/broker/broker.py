@@ -98,6 +98,10 @@ class Broker:
         assert loaded.position.seq <= journal.position.seq, (loaded.position, journal.position)
         self.shares = shares = AllShares()
         self.pending = shares.declare("pending", settings.max_pending_bytes, "bytes that wait")
+        # Theirs alone, so that however many they are they take no room from those with API keys.
+        self.strangers = shares.declare(
+            "strangers", settings.max_pending_bytes, "bytes of clients without an API key"
+        )
         self.reading = shares.declare("reading", settings.max_reading_bytes, "bytes of answers")
         self.counters = counters = Counters()
         self.linger = Linger(settings.linger_ms)

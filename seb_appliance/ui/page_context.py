@@ -18,7 +18,7 @@ from litestar import Request
 from litestar.types import ASGIApp, Scope
 
 from seb_appliance import limits
-from seb_appliance.addresses import known_as
+from seb_appliance.addresses import known_as, network_of
 from seb_appliance.broker.access.audit import USER, Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.ports import UserRow
@@ -37,7 +37,6 @@ Endpoint = tuple[str, str, Callable[[AnyRequest], Awaitable[ASGIApp]]]
 Role = Literal["anyone", "viewer", "admin"]
 VISIT_STATE: Final = "seb_visit"
 LOGIN: Final = "/ui/login"
-STRANGERS: Final = "strangers"  # the share in which log-in forms are read
 # No name has a slash, so an escaped one would lead to the page of something else; as would dots.
 _NO_PATH: Final = re.compile(rb"%2f|%5c|//|/(?:\.|%2e){1,2}(?:/|$)|/$", re.IGNORECASE)
 FORM_ID: Final = "form_id"  # a hidden field of each form, see SentForms
@@ -280,10 +279,10 @@ class Desk:
             )
         if route.method == "GET" or (not route.fields and route.role == "viewer"):
             return visit
-        fields, owner = route.fields, STRANGERS
+        fields, room = route.fields, self.broker.strangers.reserve(network_of(visit.address), 0)
         if route.role == "admin":
-            fields, owner = fields | {FORM_ID}, OPERATOR
-        with self.broker.pending.reserve(owner, 0) as reservation:
+            fields, room = fields | {FORM_ID}, self.broker.pending.reserve(OPERATOR, 0)
+        with room as reservation:
             form = await forms.read(request.receive, headers, fields, reservation)
         # The session may have ended while the form arrived.
         if route.role == "admin" and self.sessions.find(visit.token) is not visit.session:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
-import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -20,6 +19,7 @@ from typing import Any, Final
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
+from seb_appliance.addresses import network_of
 from seb_appliance.broker.ports import UserRow
 from seb_appliance.clock import Clock
 from seb_appliance.errors import RefusedError, SebError
@@ -28,7 +28,6 @@ from seb_appliance.ui.answers import Sent
 COOKIE: Final = "seb_session"
 _TOKEN_CHARACTERS: Final = 43
 _NAME_CHARACTERS: Final = 100
-_IPV6_PREFIX: Final = 64  # one customer can use any address of it
 
 Key = tuple[str, str]
 """Address and account; "" for any."""
@@ -252,17 +251,7 @@ class Throttle:
 
 
 def _throttle_key(address: str, account: str) -> Key:
-    return _network(address), account[:_NAME_CHARACTERS]
-
-
-def _network(address: str) -> str:
-    try:
-        ip = ipaddress.ip_address(address)
-    except ValueError:  # none: a Unix socket
-        return address
-    if ip.version == 4:
-        return address
-    return str(ipaddress.ip_network((int(ip), _IPV6_PREFIX), strict=False))
+    return network_of(address), account[:_NAME_CHARACTERS]
 
 
 def _forget_oldest(watched: OrderedDict[Key, float] | OrderedDict[Key, None]) -> None:

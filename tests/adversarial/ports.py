@@ -1,4 +1,4 @@
-"""What a client of the other ports may send that costs most, and a good client beside it."""
+"""What a client of a port may send that costs most, and a good client beside it."""
 
 from __future__ import annotations
 
@@ -87,6 +87,19 @@ def websocket_attacks() -> Iterator[tuple[str, bytes]]:
     yield "a frame of 1 MiB", _ASKED + large
 
 
+def http_attacks() -> Iterator[tuple[str, bytes]]:
+    """Without an API key."""
+    host = b"Host: x\r\n"
+    asked = b"GET /healthz HTTP/1.1\r\n" + host
+    yield "requests behind each other", (asked + b"\r\n") * (_READ // 34)
+    offered = b"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
+    yield "upgrades behind each other", (asked + offered) * (_READ // 74)
+    yield "headers of one byte", (asked + b"a:\r\n" * 3_000 + b"\r\n") * 20
+    chunked = b"POST /v1/inlets/none HTTP/1.1\r\n" + host + b"Transfer-Encoding: chunked\r\n\r\n"
+    yield "chunks of one byte", chunked + b"1\r\nx\r\n" * _READ + b"0\r\n\r\n"
+    yield "empty lines before a request", b"\r\n" * _READ
+
+
 def kafka_attacks(key: str) -> Iterator[tuple[str, bytes]]:
     login = request("SaslHandshake", 1, mechanism="PLAIN")
     login += request("SaslAuthenticate", 2, auth_bytes=b"\0user\0" + key.encode())
@@ -113,6 +126,7 @@ def syslog_attacks() -> Iterator[tuple[str, bytes]]:
 def all_attacks(ports: Ports) -> Iterator[tuple[str, int, bytes]]:
     """Name, port and what is sent."""
     for protocol, port, attacks in (
+        ("http", ports.http, http_attacks()),
         ("mqtt", ports.mqtt, mqtt_attacks(ports.key)),
         ("websocket", ports.http, websocket_attacks()),
         ("kafka", ports.kafka, kafka_attacks(ports.key)),

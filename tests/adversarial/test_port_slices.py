@@ -1,5 +1,5 @@
-"""Whatever a client of the ports of MQTT, Kafka and syslog sends, the event loop serves everybody
-else: no slice is long, and a good client's requests are answered."""
+"""Whatever a client of the ports of HTTP, MQTT, Kafka and syslog sends, the event loop serves
+everybody else: no slice is long, and a good client's requests are answered."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import gzip
 import hashlib
@@ -426,3 +427,51 @@ async def test_the_previous_secret_can_be_ended_without_a_new_one(seb):
     both = {"topic": "of-ending", "verify": {"scheme": "github"}, "end_previous": True}
     answer = await seb.client.put("/v1/inlets/ending", json=both | {"keep_previous": True})
     assert answer.status_code == 400
+
+
+async def test_an_inlet_that_others_made_meanwhile_is_not_taken_over(seb, monkeypatch):
+    """Whoever may manage its topic is asked again when the change is decided."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+    create = seb.appliance.store.create
+
+    async def late(name, body):
+        arrived.set()
+        await go_on.wait()
+        await create(name, body)
+
+    async def key(topics):
+        body = {"name": "k", "grants": [{"operation": "manage", "topics": topics}]}
+        return (await seb.client.post("/v1/api-keys", json=body)).json()["secret"]
+
+    settings = {"verify": {"scheme": "github"}}
+    async with seb.client_with(await key("of-a.**")) as a, seb.client_with(await key("b.**")) as b:
+        await a.put("/v1/topics/of-a.inlet")
+        monkeypatch.setattr(seb.appliance.store, "create", late)
+        theirs = asyncio.create_task(b.put("/v1/inlets/wanted", json=settings | {"topic": "b.new"}))
+        await arrived.wait()  # their topic is being made
+        own = settings | {"topic": "of-a.inlet", "secrets": [SECRET]}
+        ours = asyncio.create_task(a.put("/v1/inlets/wanted", json=own))
+        while not seb.appliance.broker.documents._ahead.rows.get("inlet 'wanted'"):
+            await asyncio.sleep(0)
+        go_on.set()
+        assert ((await ours).status_code, (await theirs).status_code) == (201, 403)
+        assert (await deliver(seb, "wanted", **of_github())).status_code == 200
+
+
+async def test_a_refusal_takes_as_long_whether_there_is_an_inlet(seb, monkeypatch):
+    """Large bodies take long to hash: who was refused sooner knew that there is an inlet."""
+    hashed = []
+    digest_of = hmac.digest
+
+    def noted(key, content, algorithm):
+        hashed.append(len(content) >= len(BODY))
+        return digest_of(key, content, algorithm)
+
+    token = {"scheme": "token", "header": "X-Token"}
+    for name, scheme in (("timed-1", "github"), ("timed-2", "stripe"), ("timed-3", token)):
+        await make(seb, name, scheme)
+    monkeypatch.setattr(hmac, "digest", noted)
+    for name in ("timed-0", "timed-1", "timed-2", "timed-3"):
+        assert (await deliver(seb, name)).status_code == 401
+        assert hashed == [True], name
+        hashed.clear()

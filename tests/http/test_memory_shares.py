@@ -309,3 +309,41 @@ async def test_a_reader_that_takes_a_little_all_the_time_is_cut_off_below_the_pa
         while reading.used:
             await one_byte(slow)
     slow.close()
+
+
+async def test_strangers_of_many_networks_refuse_nobody_with_an_api_key(tmp_path):
+    """The body of a delivery is held before anybody knows whether it is one."""
+    async with running_appliance(tmp_path / "seb", **SMALL, trusted_proxies="127.0.0.1") as seb:
+        await seb.client.put("/v1/topics/others", json={})
+        strangers = seb.appliance.broker.strangers
+        held = []
+        for number in range(90):
+            connection = await RawConnection.open(seb.port)
+            address = f"2001:db8:{number:x}::{number:x}"
+            lines = (f"Content-Length: {strangers.limit // 100}", f"X-Forwarded-For: {address}")
+            start = "\r\n".join(["POST /v1/inlets/none HTTP/1.1", "Host: x", *lines, "", ""])
+            await connection.send(start.encode() + bytes(strangers.limit // 101))
+            held.append(connection)
+        async with asyncio.timeout(30):
+            while strangers.used < strangers.limit // 101 * 90:
+                await asyncio.sleep(0)
+        assert not seb.appliance.broker.pending.used
+        await served(seb, await key(seb, "produce", "consume"))
+        for connection in held:
+            await connection.close()
+
+
+async def test_addresses_of_one_network_share_what_strangers_have(tmp_path):
+    async with running_appliance(tmp_path / "seb", **SMALL, trusted_proxies="127.0.0.1") as seb:
+        strangers = seb.appliance.broker.strangers
+
+        async def deliver(address: str) -> int:
+            async with seb.client_with(None) as client:
+                headers = {"x-forwarded-for": address}
+                body = bytes(strangers.limit // 4)
+                answer = await client.post("/v1/inlets/none", content=body, headers=headers)
+                return answer.status_code
+
+        with strangers.reserve("2001:db8::/64", strangers.limit // 3):
+            assert await deliver("2001:db8::7") == 429
+            assert await deliver("2001:db8:1::7") == 401

@@ -447,6 +447,16 @@ async def test_a_connect_that_is_too_long_ends_the_connection(running):
         assert await client.packet() == (0, b"")
 
 
+async def test_who_has_no_api_key_yet_takes_no_room_of_those_who_have(running):
+    broker = running[0].appliance.broker
+    async with raw(running) as client:
+        client.send(b"\x10\xff\xff\x07" + bytes(100_000))  # of 128 KiB
+        async with asyncio.timeout(30):
+            while not broker.strangers.held_by("127.0.0.1"):
+                await asyncio.sleep(0)
+        assert not broker.pending.used
+
+
 async def test_a_connection_is_read_no_further_while_much_is_in_flight(running, monkeypatch):
     monkeypatch.setattr(limits, "MQTT_IN_FLIGHT_BYTES_MAX", 1)
     async with connected(running, 4) as client:

@@ -201,3 +201,58 @@ async def test_a_standby_hands_nothing_out(tmp_path: Path):
             view = (await standby.client.get("/v1/queues/q")).json()
             assert view["topics"][0]["waiting"] == 1
         assert [one["value"] for one in await take(seb)] == ["a"]
+
+
+async def key_for(seb: RunningAppliance, topics: str, *operations: str) -> dict[str, Any]:
+    grants = [{"operation": one, "topics": topics} for one in operations]
+    made = await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants})
+    found: dict[str, Any] = made.json()
+    return found
+
+
+@pytest.mark.parametrize("change", ["a topic joins", "the key is revoked"])
+async def test_a_take_that_waits_looks_at_its_grants_again(tmp_path: Path, change: str):
+    """It was let in by the topics of then."""
+    async with running_appliance(tmp_path / "data") as seb:
+        joins = change == "a topic joins"
+        await seb.client.put("/v1/topics/own.a")
+        await seb.client.put("/v1/queues/q", json={"topics": ["own.*"]})
+        key = await key_for(seb, "own.a" if joins else "own.*", "work")
+        async with seb.client_with(key["secret"]) as worker:
+            asked = worker.post("/v1/queues/q/take", json={"wait_ms": 60_000})
+            taking = asyncio.create_task(asked)
+            while not (await seb.client.get("/v1/queues/q")).json()["waiting_takers"]:
+                assert not taking.done()
+            if not joins:
+                await seb.client.delete(f"/v1/api-keys/{key['api_key_id']}")
+            await produced(seb, "secret", topic="own.b")
+            answer = await taking
+        assert answer.status_code == (404 if joins else 401)
+        assert "secret" not in answer.text
+        (again,) = await take(seb, wait_ms=30_000)
+        assert (again["value"], again["attempt"]) == ("secret", 1)
+
+
+async def test_a_queue_without_a_topic_yet_is_for_those_who_may_use_what_it_will_read(
+    tmp_path: Path,
+):
+    operations = ("manage", "consume", "work", "produce")
+    async with running_appliance(tmp_path / "data") as seb:
+        own = await key_for(seb, "own.**", *operations)
+        others = await key_for(seb, "their.**", *operations)
+        async with seb.client_with(own["secret"]) as a, seb.client_with(others["secret"]) as b:
+            wanted = {"topics": ["own.new", "own.*.eu"]}
+            assert (await a.put("/v1/queues/q", json=wanted)).status_code == 201
+            theirs = {"topics": ["their.new"]}
+            url = {"url": "https://example.com/", **theirs}
+            for answer in (
+                await b.get("/v1/queues/q"),
+                await b.put("/v1/queues/q", json=theirs),
+                await b.delete("/v1/queues/q"),
+                await b.post("/v1/queues/q/take", json={}),
+                await b.put("/v1/subscriptions/q", json=url),
+            ):
+                assert (answer.status_code, answer.json()["code"]) == (404, "queue_not_found")
+            assert (await b.get("/v1/queues")).json()["queues"] == []
+            assert (await a.get("/v1/queues/q")).json()["settings"]["topics"] == wanted["topics"]
+            assert (await a.post("/v1/queues/q/take", json={})).json() == {"records": []}

@@ -301,10 +301,70 @@ async def test_a_connection_is_kept_and_requests_may_be_pipelined(seb):
     await connection.close()
 
 
+async def test_a_request_is_parsed_once_the_one_before_is_answered(seb, monkeypatch):
+    """A crowd of them took hundreds of times its bytes, from a client without an API key."""
+    waiting = []
+    complete = SebHttpProtocol.on_headers_complete
+
+    def noted(protocol: SebHttpProtocol) -> None:
+        complete(protocol)
+        waiting.append(len(protocol.pipeline))
+
+    monkeypatch.setattr(SebHttpProtocol, "on_headers_complete", noted)
+    connection = await RawConnection.open(seb.port)
+    chunked = b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    await connection.send((chunked + b"3\r\nabc\r\n0\r\n\r\n" + GET + b"\r\n") * 500)
+    answers = [(await connection.answer()).status for _ in range(1_000)]
+    assert answers == [405, 200] * 500
+    assert len(waiting) == 1_000
+    assert max(waiting) <= http_protocol._PIECE_BYTES // len(GET)
+    await connection.close()
+
+
+async def test_a_body_that_comes_in_tiny_chunks_is_whole(seb):
+    body = b"".join(b"%d" % (i % 10) for i in range(100_000))
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    head = produce_head(seb, b"Transfer-Encoding: chunked")
+    connection = await RawConnection.open(seb.port)
+    await connection.send(head + chunks + GET + b"\r\n")
+    at = (await connection.answer()).problem["offset"]
+    assert (await connection.answer()).status == 200
+    await connection.close()
+    read = await seb.client.get(f"/v1/topics/raw/records?offset={at}")
+    assert read.json()["records"][0]["value"] == body.decode()
+
+
+async def test_a_trailer_is_not_a_header(seb):
+    """A proxy that checks headers, and sets them, passes trailers on as they are."""
+    head = b"POST /v1/topics/raw/records HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+    key = b"Authorization: Bearer " + seb.admin_key.encode()
+    for upgrade in (b"", b"Connection: Upgrade\r\nUpgrade: h2c\r\n"):
+        sent = head + upgrade + b"\r\n1\r\nx\r\n0\r\n" + key + b"\r\nX-End: 1\r\n\r\n"
+        assert (await exchange(seb.port, sent)).status == 401
+    many = head + b"\r\n1\r\nx\r\n0\r\n" + b"a: b\r\n" * 5_000 + b"\r\n"
+    assert (await exchange(seb.port, many)).status in {401, 431}
+    await good(seb)
+
+
+@pytest.mark.parametrize("fast_lane", [True, False])
+async def test_empty_lines_keep_no_connection_open(seb, monkeypatch, fast_lane):
+    """They begin no request, and are no reason to wait for one any longer."""
+    monkeypatch.setitem(http_protocol._ALLOWED_S, "headers", 0.05)
+    first = produce_head(seb, b"Content-Length: 1") + b"x" if fast_lane else GET + b"\r\n"
+    connection = await RawConnection.open(seb.port)
+    await connection.send(first)
+    assert (await connection.answer()).status in {200, 201}
+    await connection.send(b"\r\n")
+    async with asyncio.timeout(30):
+        assert await connection.ended()
+    await connection.close()
+
+
 async def test_nonsense_after_a_request_does_not_spoil_its_answer(seb):
     connection = await RawConnection.open(seb.port)
     await connection.send(produce_head(seb, b"Content-Length: 1") + b"a" + b"\0nonsense\r\n\r\n")
     assert (await connection.answer()).status == 201
+    assert (await connection.answer()).status == 400
     assert await connection.ended()
     await connection.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import email.utils
 import json
 import shutil
@@ -322,3 +323,35 @@ async def test_a_lost_key_of_the_secrets_is_told_and_nothing_is_sent(tmp_path, r
         again = {"url": receiver.url, "secrets": ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
         assert (await after.client.put("/v1/subscriptions/lost", json=again)).status_code == 200
         await receiver.arrived(1)
+
+
+async def test_a_subscription_that_others_made_meanwhile_is_not_replaced(
+    seb, receiver, monkeypatch
+):
+    """Whoever may change its queue is asked again when its turn has come."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+    create = seb.appliance.store.create
+
+    async def late(name, body):
+        arrived.set()
+        await go_on.wait()
+        await create(name, body)
+
+    async def client(topics):
+        grants = [{"operation": one, "topics": topics} for one in ("manage", "consume")]
+        made = await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants})
+        return seb.client_with(made.json()["secret"])
+
+    async with await client("own.**") as a, await client("their.**") as b:
+        monkeypatch.setattr(seb.appliance.store, "create", late)
+        ours, theirs = (
+            asyncio.create_task(
+                one.put("/v1/subscriptions/wanted", json={"url": receiver.url, "topics": topics})
+            )
+            for one, topics in ((a, ["own.a"]), (b, ["their.a"]))
+        )
+        await arrived.wait()
+        go_on.set()
+        assert ((await ours).status_code, (await theirs).status_code) == (201, 404)
+        queue = await a.get("/v1/queues/wanted")
+        assert queue.json()["settings"]["topics"] == ["own.a"]

@@ -11,12 +11,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
-from seb_appliance.api.server.http_protocol import NO_UPGRADES, SebHttpProtocol, Upgrade
+from seb_appliance.api.server.http_protocol import (
+    EMPTY_LINE,
+    NO_UPGRADES,
+    SebHttpProtocol,
+    Upgrade,
+)
 from seb_appliance.api.server.plain_answers import PlainAnswers
 from seb_appliance.api.server.plain_requests import (
     PlainCommit,
@@ -29,8 +34,6 @@ from seb_appliance.broker.read.waiting import Waiter
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
-
-_EMPTY_LINE: Final = b"\r\n\r\n"
 
 
 @dataclass(slots=True)
@@ -135,13 +138,13 @@ class FastLaneProtocol(SebHttpProtocol):
     @property
     def _is_free(self) -> bool:
         """Whether the application has no request of this connection."""
-        return not (self._is_answering or self._refused or self.transport.is_closing())
+        return not (self._is_answering or self._unparsed or self._is_over)
 
     # --- from the first byte to the broker ---
 
     def _begin(self, data: bytes) -> None:
-        end = data.find(_EMPTY_LINE) + len(_EMPTY_LINE)
-        plain = self._answers.find(data[:end]) if end >= len(_EMPTY_LINE) else None
+        end = data.find(EMPTY_LINE) + len(EMPTY_LINE)
+        plain = self._answers.find(data[:end]) if end >= len(EMPTY_LINE) else None
         missing = end + plain.content_length - len(data) if plain is not None else -1
         if plain is None or missing < 0:  # more than one request at a time is not plain
             super().data_received(data)
@@ -278,7 +281,7 @@ class FastLaneProtocol(SebHttpProtocol):
             answer = self._answers.committed(self._commit, admitted, dates, close=close)
         failpoints = self._answers.failpoints
         if failpoints.armed("K11"):
-            self.transport.write(answer[: (answer.find(_EMPTY_LINE) + len(answer)) // 2])
+            self.transport.write(answer[: (answer.find(EMPTY_LINE) + len(answer)) // 2])
         failpoints.reach("K11")
         self.transport.write(answer)
         self._written()

@@ -7,11 +7,7 @@ answers, and the number of connections. A refusal before the application is a pr
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import heapq
-import socket
-import struct
-import termios
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -19,6 +15,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 import httptools
 from litestar.types import HTTPScope
 from uvicorn.config import Config
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
@@ -30,7 +27,12 @@ from seb_appliance.api.encoding.answers import (
     with_defaults,
 )
 from seb_appliance.api.encoding.problems import problem_body, problem_headers
-from seb_appliance.api.server.transports import LingeringTransport
+from seb_appliance.api.server.transports import (
+    Flow,
+    LingeringTransport,
+    send_at_once,
+    unsent_bytes,
+)
 from seb_appliance.errors import (
     BadRequestError,
     HeadersTooLargeError,
@@ -64,6 +66,9 @@ def make_room(connections: Iterable[Holding]) -> None:
         slow.cut()
 
 
+EMPTY_LINE: Final = b"\r\n\r\n"  # at the end of a head; the parser accepts no other one
+_PIECE_BYTES: Final = 2 * limits.KIB  # of heads and chunks: parsed in less than a millisecond
+_PIECES_AT_ONCE: Final = 4  # between two turns of the event loop
 _BYTES_PER_HEADER: Final = 4  # colon, space, line end: an empty header is not free
 _LENGTH_DIGITS_MAX: Final = 20
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
@@ -104,6 +109,9 @@ class SebHttpProtocol(HttpToolsProtocol):
         self._partial_bytes = 0  # received while in the headers
         self._refusal: SebError | None = None
         self._refused = False
+        self._unparsed = b""
+        self._parses_soon = False
+        self._body_left = 0  # of a body whose length was announced
         self._reads_on = False  # in a head that was dealt with: see _parse
         self._deadline: asyncio.TimerHandle | None = None
         self._waits_since_s = 0.0  # for what the deadline is for
@@ -115,10 +123,14 @@ class SebHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         lingering = LingeringTransport(
-            transport, self.loop, lambda: self._phase == "body", self._watch_answer
+            transport,
+            self.loop,
+            lambda: self._phase == "body" or bool(self._unparsed),
+            self._watch_answer,
         )
         super().connection_made(lingering)
-        _send_at_once(transport)
+        self.flow = Flow(lingering, lambda: bool(self._unparsed))
+        send_at_once(transport)
         transport.set_write_buffer_limits(high=limits.HTTP_UNSENT_BYTES)
         if len(self.connections) > limits.CONNECTIONS_MAX:
             make_room(cast("set[Holding]", self.connections) - {self})
@@ -131,44 +143,88 @@ class SebHttpProtocol(HttpToolsProtocol):
         if self._refused or self.transport.is_lingering:
             return
         self._unset_keepalive_if_required()
-        was_in_headers = self._phase == "headers"
-        rest = data
+        self._unparsed += data
+        if not self._parses_soon:
+            self._parse_on()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._unparsed and not self._parses_soon:
+            self._unset_keepalive_if_required()
+            self._parse_on()
+
+    def _parse_on(self) -> None:
+        """Parse what has come, a few pieces at a time, and a request once the one before
+        is answered: a request of 30 bytes takes 2 KB of memory."""
+        self._parses_soon = False
+        data, at = self._unparsed, 0
+        was_held = self.flow.read_paused
+        for _ in range(_PIECES_AT_ONCE):
+            if at < len(data) and not (self._is_over or self._is_later):
+                at = self._parse(data, at, self._piece_end(data, at))
+        self._unparsed = b"" if self._is_over else data[at:]
+        if self._is_over:
+            return
+        if self._unparsed:
+            self.flow.pause_reading()
+            if not self._is_later:
+                self._parses_soon = True
+                self.loop.call_soon(self._parse_on)
+        elif was_held and not (self._is_answering and len(self.cycle.body) > HIGH_WATER_LIMIT):
+            self.flow.resume_reading()
+        if self._deadline is None and (self._phase or not self._is_answering):
+            self._arm()  # also behind an empty line, which begins no request
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether nothing more is parsed here: refused, given over, or closing."""
+        return self._refused or self.parser is None or self.transport.is_closing()
+
+    @property
+    def _is_later(self) -> bool:
+        """Whether what comes is of a request behind the one that is being answered."""
+        return bool(self.pipeline) or (self._phase != "body" and self._is_answering)
+
+    def _piece_end(self, data: bytes, at: int) -> int:
+        """At most one head, or the rest of a body."""
+        if self._phase == "body":
+            return at + (self._body_left if self._body_left > 0 else _PIECE_BYTES)
+        head = data.find(EMPTY_LINE, at, at + _PIECE_BYTES)
+        return at + _PIECE_BYTES if head < 0 else head + len(EMPTY_LINE)
+
+    def _parse(self, data: bytes, at: int, end: int) -> int:
+        """Where to parse on."""
+        piece, was_in_headers = data[at:end], self._phase == "headers"
         try:
-            while rest:
-                rest = self._parse(rest)
+            self.parser.feed_data(piece)
+        except httptools.HttpParserUpgrade as offered:
+            return self._upgraded(data, at + offered.args[0])
         except httptools.HttpParserError:
             self._refuse(self._refusal or BadRequestError("This is not valid HTTP/1.1."))
-            return
+            return end
         if self._phase == "headers" and was_in_headers:
-            self._partial_bytes += len(data)
+            self._partial_bytes += len(piece)
             if self._partial_bytes > limits.HTTP_HEADER_BYTES_MAX:
                 self._refuse(_headers_too_large())
-                return
         if self._phase == "body":
-            self._body_bytes += len(data)
-        if self._phase and self._deadline is None:
-            self._arm()
+            self._body_bytes += len(piece)
+        return end
 
-    def _parse(self, data: bytes) -> bytes:
-        """What is still to be parsed. An upgrade is offered, not demanded: unless it is one of
-        ours, the request is answered over HTTP/1.1. But this parser takes all that follows, also
-        the body, for the protocol that is offered, so another one reads it. Raises
-        httptools.HttpParserError."""
-        try:
-            self.parser.feed_data(data)
-        except httptools.HttpParserUpgrade as offered:
-            if self.parser.get_method() == b"CONNECT":
-                return b""
-            if self._upgrade is not None:
-                self._give_over(self._upgrade, data[offered.args[0] :])
-                return b""
-            framing = [one for one in self.headers if one[0] in _FRAMING]
-            self.parser = httptools.HttpRequestParser(self)
-            self._reads_on = True  # its head was dealt with
-            lines = [b"%b: %b\r\n" % one for one in framing]
-            self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(lines))
-            return data[offered.args[0] :]
-        return b""
+    def _upgraded(self, data: bytes, at: int) -> int:
+        """An upgrade is offered, not demanded: unless it is one of ours, the request is answered
+        over HTTP/1.1. But this parser takes all that follows, also the body, for the protocol that
+        is offered, so another one reads it."""
+        if self.parser.get_method() == b"CONNECT":
+            return len(data)
+        if self._upgrade is not None:
+            self._give_over(self._upgrade, data[at:])
+            return len(data)
+        framing = [one for one in self.headers if one[0] in _FRAMING]
+        self.parser = httptools.HttpRequestParser(self)
+        self._reads_on = True  # its head was dealt with
+        lines = [b"%b: %b\r\n" % one for one in framing]
+        self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % b"".join(lines))
+        return at
 
     def _should_upgrade(self) -> bool:
         return self._upgrade is not None
@@ -190,7 +246,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         protocol.data_received(rest)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._phase = ""
+        self._phase, self._unparsed = "", b""
         self._disarm()
         self._unset_pace()
         self.transport.unset_timer()
@@ -223,7 +279,8 @@ class SebHttpProtocol(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._reads_on:
             return
-        super().on_header(name, value)
+        if self._phase == "headers":  # else a trailer, which no proxy has looked at
+            super().on_header(name, value)
         self._count(len(name) + len(value) + _BYTES_PER_HEADER)
 
     def on_headers_complete(self) -> None:
@@ -248,6 +305,12 @@ class SebHttpProtocol(HttpToolsProtocol):
             )
         super().on_headers_complete()
         self._phase = "body"
+        lengths = (int(value) for name, value in self.headers if name == b"content-length")
+        self._body_left = next(lengths, 0)
+
+    def on_body(self, body: bytes) -> None:
+        self._body_left -= len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         if self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT":
@@ -276,9 +339,8 @@ class SebHttpProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return None
         if self._deadline is not None:
-            is_body = self._phase == "body"
-            since_s = self._waits_since_s
-            return None if self._is_answering and not is_body else (int(is_body), since_s)
+            rank = (int(self._phase == "body"), self._waits_since_s)
+            return None if self._is_later else rank
         if self.timeout_keep_alive_task is not None:
             return 2, self.timeout_keep_alive_task.when() - self.timeout_keep_alive
         return None
@@ -300,7 +362,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         answering = self._is_answering
         if not self._phase:
             self.transport.close()  # connected and sent nothing
-        elif self._phase == "headers" and answering:
+        elif self._is_later:
             self._arm()  # an earlier answer is under way
         elif self._phase == "body" and (not answering or self.cycle.response_started):
             self.transport.abort()  # it was answered before its body was complete
@@ -373,11 +435,11 @@ class SebHttpProtocol(HttpToolsProtocol):
 
     def _watch_answer(self) -> None:
         self._unset_pace()
-        self._unsent_bytes = _unsent_bytes(self.transport)
+        self._unsent_bytes = unsent_bytes(self.transport)
         self._pace = self.loop.call_later(limits.HTTP_PACE_S, self._on_pace)
 
     def _on_pace(self) -> None:
-        taken = self._unsent_bytes - _unsent_bytes(self.transport)
+        taken = self._unsent_bytes - unsent_bytes(self.transport)
         if taken < limits.HTTP_ANSWER_BYTES_PER_S_MIN * limits.HTTP_PACE_S:
             self.transport.abort()
         else:
@@ -387,21 +449,6 @@ class SebHttpProtocol(HttpToolsProtocol):
         if self._pace is not None:
             self._pace.cancel()
             self._pace = None
-
-
-def _send_at_once(transport: asyncio.Transport) -> None:
-    """No Nagle: the body, a second write, would wait 40 ms for the client's delayed ACK. asyncio
-    does so only for listeners that name their protocol."""
-    connection = transport.get_extra_info("socket")
-    if connection.family in (socket.AF_INET, socket.AF_INET6):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
-def _unsent_bytes(transport: asyncio.WriteTransport) -> int:
-    """Bytes that the client's kernel has not confirmed: in our buffer and in our kernel."""
-    connection = transport.get_extra_info("socket")
-    (in_kernel,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4))
-    return int(transport.get_write_buffer_size() + in_kernel)
 
 
 def is_overlong_length(header: tuple[bytes, bytes]) -> bool:

@@ -1,10 +1,16 @@
-"""Transports around the one of a connection."""
+"""Transports around the one of a connection, and what is asked of its socket."""
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import socket
+import struct
+import termios
 from collections.abc import Callable, Iterable
 from typing import Any, Final
+
+from uvicorn.protocols.http.flow_control import FlowControl
 
 _LINGER_S: Final = 2.0
 
@@ -102,3 +108,30 @@ class LingeringTransport(ForwardingTransport):
 
     def is_closing(self) -> bool:
         return self.is_lingering or self.inner.is_closing()
+
+
+class Flow(FlowControl):
+    """Nothing is read while bytes wait to be parsed."""
+
+    def __init__(self, transport: asyncio.Transport, is_held: Callable[[], bool]) -> None:
+        super().__init__(transport)
+        self._is_held = is_held
+
+    def resume_reading(self) -> None:
+        if not self._is_held():
+            super().resume_reading()
+
+
+def send_at_once(transport: asyncio.Transport) -> None:
+    """No Nagle: the body, a second write, would wait 40 ms for the client's delayed ACK. asyncio
+    does so only for listeners that name their protocol."""
+    connection = transport.get_extra_info("socket")
+    if connection.family in (socket.AF_INET, socket.AF_INET6):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def unsent_bytes(transport: asyncio.WriteTransport) -> int:
+    """Bytes that the client's kernel has not confirmed: in our buffer and in our kernel."""
+    connection = transport.get_extra_info("socket")
+    (in_kernel,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, b"\0" * 4))
+    return int(transport.get_write_buffer_size() + in_kernel)

@@ -33,6 +33,15 @@ class _Owned(msgspec.Struct):
 _owned: Final = msgspec.json.Decoder(_Owned).decode
 
 
+Check = Callable[[DocumentRow | None], None]
+"""Whether this one may be replaced. It is asked when the change is decided: what was there when the
+request came may be another one by now."""
+
+
+def any_may(_row: DocumentRow | None) -> None:
+    """Who may change every document."""
+
+
 class Documents:
     """`get` returns the same object until the document changes."""
 
@@ -88,10 +97,17 @@ class Documents:
         await self._plain.operate(admit, owner=owner)
 
     async def put(
-        self, kind: str, name: str, document: str, by: Actor, shown: Mapping[str, Any]
+        self,
+        kind: str,
+        name: str,
+        document: str,
+        by: Actor,
+        shown: Mapping[str, Any],
+        check: Check = any_may,
     ) -> bool:
         """Store it; whether there was none of that name. `shown`: what the audit shows of it,
-        without secrets. Raises BadRequestError, ShareExceededError for too many."""
+        without secrets. `check` is given what it replaces. Raises BadRequestError,
+        ShareExceededError for too many, and what `check` raises."""
         event = DocumentSet(kind=kind, name=name, document=document, set_us=self._clock.wall_us())
         made = False
 
@@ -99,12 +115,13 @@ class Documents:
             nonlocal made
             before, owner = self._ahead.rows.get(_text(kind, name)), _owner_of(document)
             made = before is None
-            if before is None:
-                try:
+            try:
+                check(before)
+                if before is None:
                     self._shares.take(owner, 1)
-                except SebError as error:
-                    raise Refusal(error, None) from None
-            else:
+            except SebError as error:
+                raise Refusal(error, None) from None
+            if before is not None:
                 self._shares.give_back(_owner_of(before.document), 1)
                 self._shares.take_anyway(owner, 1)
             row = DocumentRow(kind, name, document, event.set_us)

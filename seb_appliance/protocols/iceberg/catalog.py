@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from seb_appliance import limits
+from seb_appliance.addresses import network_of
 from seb_appliance.api.encoding.answers import Answer, Headers, json_answer
 from seb_appliance.api.encoding.parameters import choice, read_headers
 from seb_appliance.api.openapi.parameters import Json, header, query
@@ -147,7 +148,7 @@ async def token(ctx: RequestContext) -> object:
     headers = read_headers(list(scope["headers"]))
     refuse_attached_key(scope, headers)
     authorization = headers.get(b"authorization")
-    owner = f"address:{peer_address(scope)}"
+    owner = network_of(peer_address(scope))
     secret = secret_of(await _form(ctx, headers, owner), authorization)
     key = access.authenticate(secret)
     let_in(scope, access, key, lambda: access.authenticate(secret))
@@ -159,7 +160,7 @@ async def token(ctx: RequestContext) -> object:
 async def _form(ctx: RequestContext, headers: dict[bytes, bytes], owner: str) -> dict[str, str]:
     """Raises BadRequestError, and what `read_body` raises."""
     body, reservation = await read_body(
-        ctx.request.receive, headers, owner, ctx.broker.pending, limits.OAUTH_BYTES_MAX
+        ctx.request.receive, headers, owner, ctx.broker.strangers, limits.OAUTH_BYTES_MAX
     )
     with reservation:
         try:

@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple, get_args
 import msgspec
 
 from seb_appliance import limits
+from seb_appliance.addresses import network_of
 from seb_appliance.api.encoding.answers import JSON, Answer, Headers
 from seb_appliance.api.encoding.conditions import stamp
 from seb_appliance.api.encoding.parameters import read_headers, read_query
@@ -46,7 +47,7 @@ from seb_appliance.protocols.inlets.inlets import (
     secrets_of,
     timeout_ms_of,
 )
-from seb_appliance.protocols.inlets.verifying import Delivery, check, refused
+from seb_appliance.protocols.inlets.verifying import Delivery, check, hash_for_nobody, refused
 from seb_appliance.protocols.push.pushing import Push, Sent, answer_error, bounds_of
 
 _log = logging.getLogger(__name__)
@@ -75,14 +76,16 @@ async def deliver(push: Push | None, ctx: RequestContext) -> object:
     raw, reservation = await read_body(
         ctx.request.receive,
         sent,
-        f"address:{address}",
-        ctx.broker.pending,
+        network_of(address),
+        ctx.broker.strangers,
         ctx.options.max_request_bytes,
     )
     try:
         await _verify(ctx, inlet, raw, headers)
         assert inlet is not None
-        body = raw
+        own = ctx.broker.pending.reserve(inlet.key.api_key_id, len(raw))
+        reservation.release()
+        body, reservation = raw, own
         if encoding != "identity":
             most = ctx.options.max_request_bytes
             body = await inflate(raw, encoding, reservation, most)
@@ -104,7 +107,7 @@ async def _verify(
     does not exist; QuotaExceededError."""
     scope, now_s = ctx.request.scope, ctx.broker.clock.wall_us() / 1_000_000
     if inlet is None:
-        await _hashing(raw, hmac.digest, b"none", raw, "sha256")  # as long as for one that exists
+        await _hashing(raw, hash_for_nobody, raw)  # as long as for one that exists
         raise refused("there is no such inlet")
     by_proxy = bool(scope["state"].get(BY_PROXY_STATE))
     delivery = Delivery(raw, headers, ctx.path.get("secret", ""), by_proxy)

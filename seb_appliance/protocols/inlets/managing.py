@@ -23,7 +23,9 @@ from seb_appliance.api.routes.route import (
 from seb_appliance.api.server.auth import AnyRequest, Call, enter, peer_address
 from seb_appliance.api.server.options import SecretBox
 from seb_appliance.broker.access.audit import Actor
+from seb_appliance.broker.access.documents import Check, any_may
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.ports import DocumentRow
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import NotFoundError, TopicNotFoundError
 from seb_appliance.protocols.inlets.delivering import ROUTES as DELIVERING
@@ -43,10 +45,16 @@ _TAG: Final = "Inlets"
 
 
 async def save(
-    broker: Broker, box: SecretBox, name: str, wanted: InletWanted, by: Actor
+    broker: Broker,
+    box: SecretBox,
+    name: str,
+    wanted: InletWanted,
+    by: Actor,
+    check: Check = any_may,
 ) -> tuple[bool, str | None]:
     """Whether it is a new one, and its secret if that is a random one. The topic is created if it
-    does not exist. Raises BadRequestError, BadParameterError, TopicNotFoundError."""
+    does not exist. `check`: whether the inlet may be replaced. Raises BadRequestError,
+    BadParameterError, TopicNotFoundError, and what `check` raises."""
     await broker.topics.make_on_first_use(wanted.topic, by)
     own_ms = broker.topics.get(wanted.topic).settings.linger_ms
     check_settings(wanted, broker.linger.shortest_ms if own_ms is None else own_ms)
@@ -55,7 +63,7 @@ async def save(
     settings = None if before is None else before.settings
     document, secret = document_of(wanted, settings, box, by.owner)
     shown = {member: getattr(wanted, member) for member in InletSettings.__struct_fields__}
-    made = await broker.documents.put(KIND, name, document, by, shown)
+    made = await broker.documents.put(KIND, name, document, by, shown, check)
     row = broker.documents.get(KIND, name)
     if row is not None and before is not None:
         inlet_of(row).outcomes.extend(before.outcomes)
@@ -135,6 +143,16 @@ def _seen(ctx: RequestContext) -> Inlet:
     return inlet
 
 
+def _for_managers(ctx: RequestContext) -> Check:
+    """Whether the API key manages the topic of an inlet."""
+
+    def check(row: DocumentRow | None) -> None:
+        if row is not None:
+            ctx.broker.authorize(ctx.call.key, "manage", inlet_of(row).settings.topic)
+
+    return check
+
+
 @route(
     "GET",
     "/v1/inlets",
@@ -168,12 +186,11 @@ async def list_inlets(ctx: RequestContext) -> object:
 )
 async def set_inlet(ctx: RequestContext) -> object:
     wanted: InletWanted = ctx.body
-    name, key = check_topic_name(ctx.path["inlet"], "inlet"), ctx.call.key
-    ctx.broker.authorize(key, "manage", wanted.topic)
-    before = find(ctx)
-    if before is not None:
-        ctx.broker.authorize(key, "manage", before.settings.topic)
-    made, secret = await save(ctx.broker, ctx.options.secret_box, name, wanted, ctx.call.actor)
+    name, check = check_topic_name(ctx.path["inlet"], "inlet"), _for_managers(ctx)
+    ctx.broker.authorize(ctx.call.key, "manage", wanted.topic)
+    check(ctx.broker.documents.get(KIND, name))
+    box, by = ctx.options.secret_box, ctx.call.actor
+    made, secret = await save(ctx.broker, box, name, wanted, by, check)
     inlet = find(ctx)
     assert inlet is not None, name
     shown = inlet_out(inlet)

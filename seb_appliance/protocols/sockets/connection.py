@@ -9,6 +9,7 @@ import asyncio
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from seb_appliance import limits
+from seb_appliance.addresses import network_of
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView
@@ -78,7 +79,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         self.number, self.since_us = next(NUMBERS), self.broker.clock.wall_us()
         name = transport.get_extra_info("peername")
         self.address = str(name[0]) if name else ""
-        self._reserved = Reservation(self.broker.pending, "")
+        self._reserved = Reservation(self.broker.strangers, network_of(self.address))
         if not self._port.opened(self):
             self.end("there are too many connections")
         self._timer = self.broker.clock.call_later(limits.SOCKET_CONNECT_S_MAX, self._check)

@@ -229,18 +229,22 @@ async def set_subscription(ctx: RequestContext) -> object:
     wanted: SubscriptionWanted = ctx.body
     name = check_topic_name(queue_of(ctx), "subscription")
     await authorize_topics(ctx, wanted.topics or ())
-    try:
-        for operation in ("manage", "consume"):
-            await authorize_queue(ctx, operation)
-        settings = ctx.broker.queues.get(name).settings
-        await authorize_topics(ctx, wanted.topics or settings.topics)
-        if settings.dead_letter is not None and wanted.topics not in (None, settings.topics):
-            ctx.broker.authorize(ctx.call.key, "produce", settings.dead_letter)
-    except QueueNotFoundError:
-        if wanted.topics is None or any(one.name == name for one in ctx.broker.queues.all()):
-            raise
+
+    async def check() -> None:
+        try:
+            for operation in ("manage", "consume"):
+                await authorize_queue(ctx, operation)
+            settings = ctx.broker.queues.get(name).settings
+            await authorize_topics(ctx, wanted.topics or settings.topics)
+            if settings.dead_letter is not None and wanted.topics not in (None, settings.topics):
+                ctx.broker.authorize(ctx.call.key, "produce", settings.dead_letter)
+        except QueueNotFoundError:
+            if wanted.topics is None or any(one.name == name for one in ctx.broker.queues.all()):
+                raise
+
+    await check()
     subscriptions = subscriptions_of(ctx)
-    made, secret = await subscriptions.save(name, wanted, ctx.call.actor)
+    made, secret = await subscriptions.save(name, wanted, ctx.call.actor, check)
     found = subscriptions.find(name)
     if found is None:
         raise no_such_subscription(name)

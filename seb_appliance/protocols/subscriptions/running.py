@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import ClassVar, Final, get_args
 
 import msgspec
@@ -138,12 +138,19 @@ class Subscriptions(Job):
         return None if row is None else subscription_of(row)
 
     async def save(
-        self, name: str, wanted: SubscriptionWanted, by: Actor
+        self,
+        name: str,
+        wanted: SubscriptionWanted,
+        by: Actor,
+        check: Callable[[], Awaitable[None]] | None = None,
     ) -> tuple[bool, str | None]:
         """Whether it is new, and its secret if that is a random one. Its queue is made if it does
-        not exist. Raises BadRequestError, QueueNotFoundError, and what a change of a queue
-        raises."""
+        not exist. `check`: whether it may be, which is asked when its turn has come: somebody else
+        may have made it meanwhile. Raises BadRequestError, QueueNotFoundError, and what `check` and
+        a change of a queue raise."""
         async with self._changing:
+            if check is not None:
+                await check()
             before = self.find(name)
             stored, secret = wanted_state(
                 wanted, None if before is None else before.settings, self._box, by.owner

@@ -6,7 +6,7 @@ reads, for a group pattern that matches the queue's name. `consume` covers `work
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
@@ -112,12 +112,18 @@ def queue_of(ctx: RequestContext) -> str:
     return ctx.path["queue"]
 
 
-def may_use(ctx: RequestContext, operation: str, queue: str, topics: list[str]) -> bool:
-    """Whether the API key may do that with a queue over these topics."""
+async def may_use(
+    ctx: RequestContext, operation: str, queue: Queue, topics: Collection[str]
+) -> bool:
+    """Whether the API key may do that with a queue over these topics. While there is none: over all
+    that its patterns match, because those are the topics that it is for."""
     may, key = ctx.broker.may, ctx.call.key
-    if not topics:
-        return may(key, operation, None, queue)
-    return all(may(key, operation, topic, queue) for topic in topics)
+    if topics:
+        return all(may(key, operation, topic, queue.name) for topic in topics)
+    async for pattern in in_slices(queue.settings.topics):  # see `authorize_topics`
+        if not all(may(key, operation, sample, queue.name) for sample in samples_of(pattern)):
+            return False
+    return may(key, operation, None, queue.name)
 
 
 async def authorize_queue(ctx: RequestContext, operation: str) -> None:
@@ -129,15 +135,15 @@ async def authorize_queue(ctx: RequestContext, operation: str) -> None:
 async def authorize_named(ctx: RequestContext, operation: str, queue: str) -> None:
     """The same for a queue that stands in the body."""
     ctx.broker.authorize(ctx.call.key, operation, group=queue)
-    topics = await ctx.broker.queues.topics_of(queue)
-    if not may_use(ctx, operation, queue, topics):
-        if not _sees(ctx, queue, topics):
+    found, topics = ctx.broker.queues.get(queue), await ctx.broker.queues.topics_of(queue)
+    if not await may_use(ctx, operation, found, topics):
+        if not await _sees(ctx, found, topics):
             raise no_such_queue(queue)
         raise ctx.broker.access.no_grant(ctx.call.key, operation, None, queue)
 
 
-def _sees(ctx: RequestContext, queue: str, topics: list[str]) -> bool:
-    return any(may_use(ctx, operation, queue, topics) for operation in ("work", "manage"))
+async def _sees(ctx: RequestContext, queue: Queue, topics: list[str]) -> bool:
+    return await may_use(ctx, "work", queue, topics) or await may_use(ctx, "manage", queue, topics)
 
 
 async def authorize_topics(ctx: RequestContext, patterns: Iterable[str]) -> None:
@@ -181,7 +187,7 @@ async def list_queues(ctx: RequestContext) -> object:
     queues, found = ctx.broker.queues.all(), list[QueueOut]()
     topics_of = await ctx.broker.queues.views.topics_of(queues)
     async for queue in in_slices(queues):
-        if _sees(ctx, queue.name, [topic.name for topic in topics_of[queue.name].values()]):
+        if await _sees(ctx, queue, [topic.name for topic in topics_of[queue.name].values()]):
             found.append(_out(queue))
     return QueuesOut(found)
 
@@ -199,7 +205,8 @@ async def get_queue(ctx: RequestContext) -> object:
     queue = queue_of(ctx)
     if not ctx.broker.may(ctx.call.key, "manage", group=queue):
         ctx.broker.authorize(ctx.call.key, "work", group=queue)
-    if not _sees(ctx, queue, await ctx.broker.queues.topics_of(queue)):
+    found = ctx.broker.queues.get(queue)
+    if not await _sees(ctx, found, await ctx.broker.queues.topics_of(queue)):
         raise no_such_queue(queue)
     return _details(await ctx.broker.queues.describe(queue))
 

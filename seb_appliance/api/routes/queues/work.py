@@ -13,7 +13,11 @@ from seb_appliance import limits
 from seb_appliance.api.encoding.answers import JSON, format_times
 from seb_appliance.api.encoding.record_encoding import ValueShape, record_columns
 from seb_appliance.api.openapi.shared import READ_ERRORS, RECORD, WRITE_ERRORS
-from seb_appliance.api.routes.queues.queues import authorize_queue, queue_of
+from seb_appliance.api.routes.queues.queues import (
+    authorize_queue,
+    may_use,
+    queue_of,
+)
 from seb_appliance.api.routes.records.reading import NO_STORE, encoded, unless_gone
 from seb_appliance.api.routes.route import (
     RequestContext,
@@ -22,8 +26,10 @@ from seb_appliance.api.routes.route import (
     json_reply,
     route,
 )
+from seb_appliance.api.server.auth import look_again
 from seb_appliance.api.server.bodies import decode_json
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.queues.admission import no_such_queue
 from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.queues.live_queue import Taken
 from seb_appliance.broker.queues.views import Result
@@ -160,9 +166,8 @@ _TAKEN: Final = {
 async def take_records(ctx: RequestContext) -> object:
     asked: Take = ctx.body
     await authorize_queue(ctx, "work")
-    queue, owner = queue_of(ctx), ctx.call.owner
-    taking = ctx.broker.queues.take(queue, asked.max, asked.wait_ms, asked.lease_ms, owner)
-    taken = await unless_gone(taking, ctx.request, waits=asked.wait_ms > 0)
+    queue = queue_of(ctx)
+    taken = await unless_gone(_taken(ctx, queue, asked), ctx.request, waits=asked.wait_ms > 0)
     headers = list(TAKEN_HEADERS)
     parts = taken_parts(ctx.broker, queue, taken, asked.values)
     try:
@@ -170,6 +175,26 @@ async def take_records(ctx: RequestContext) -> object:
     except BaseException:  # there is no room for the answer
         ctx.broker.queues.undo(queue, taken)
         raise
+
+
+async def _taken(ctx: RequestContext, queue: str, asked: Take) -> list[Taken]:
+    """Raises what `WorkQueues.take` and `_look_again` raise."""
+    queues = ctx.broker.queues
+    taken = await queues.take(queue, asked.max, asked.wait_ms, asked.lease_ms, ctx.call.owner)
+    try:
+        await _look_again(ctx, queue, {one.topic.name for one in taken})
+    except BaseException:
+        queues.undo(queue, taken)
+        raise
+    return taken
+
+
+async def _look_again(ctx: RequestContext, queue: str, topics: set[str]) -> None:
+    """While it waited, topics may have joined the queue, and the API key may have changed: it gets
+    no record then. Raises QueueNotFoundError, UnauthenticatedError, ApiKeyChangedError."""
+    look_again(ctx.request.scope)
+    if topics and not await may_use(ctx, "work", ctx.broker.queues.get(queue), topics):
+        raise no_such_queue(queue)
 
 
 def _ending(
