@@ -49,7 +49,7 @@ class SnapshotStore:
 
     async def list(self) -> list[SnapshotName]:
         """Every snapshot, oldest first. Raises StoreUnusableError for a key that is none."""
-        found = await list_all(self._store, layout.SNAPSHOTS)
+        found = await list_all(self._store, layout.SNAPSHOTS, most=limits.SMALL_FOLDER_OBJECTS_MAX)
         names = []
         for info in found:
             name = layout.parse_snapshot(info.key)

@@ -22,6 +22,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
+from seb_appliance import limits
 from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
@@ -35,6 +36,7 @@ from seb_appliance.storage.stores.object_store import (
     LocalStore,
     ObjectInfo,
     ObjectRange,
+    too_large,
 )
 
 T = TypeVar("T")
@@ -244,12 +246,16 @@ class DirectoryStore(LocalStore):
 
     def _read(self, key: str, start: int, length: int | None) -> ObjectRange:
         _check_key(key)
-        file = os.open(self._root / key, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # A pipe at this place must not be waited for.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(self._root / key, flags)
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "not a regular file", key)
             size = status.st_size
+            if length is None and size > limits.OBJECT_BYTES_MAX:
+                raise too_large(key, size)
             end = size if length is None else min(start + length, size)
             return ObjectRange(data=_read_exactly(file, start, end), total_size=size)
         finally:

@@ -14,12 +14,20 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits, zstd
-from seb_appliance.errors import CorruptObjectError, StoreError, StoreUncertainError
+from seb_appliance.errors import (
+    CorruptObjectError,
+    StoreError,
+    StoreUncertainError,
+    StoreUnusableError,
+)
 from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.bases import list_claims
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import SnapshotName
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import ObjectInfo
 from seb_appliance.storage.stores.s3 import S3Store
 from seb_appliance.storage.stores.s3_options import S3Options
 from tests.support.fakes import FakeClock
@@ -179,3 +187,26 @@ async def test_a_snapshot_that_is_none_or_inflates_to_too_much_is_refused(
         tracemalloc.stop()
     assert target.stat().st_size <= limits.SNAPSHOT_BYTES_MAX
     assert target.stat().st_mode & 0o077 == 0, "it is for nobody else"
+
+
+class Endless(MemoryStore):
+    """Lists one more page, whatever it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        first = int(after.removeprefix(prefix)[:20] or 0)
+        return [ObjectInfo(prefix + self._name.format(first + i), 1) for i in range(1, limit + 1)]
+
+
+async def test_a_listing_that_goes_on_and_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the folders that are read whole at a start."""
+    monkeypatch.setattr(limits, "SMALL_FOLDER_OBJECTS_MAX", 3_000)
+    store = Endless("{:020d}-0123456789abcdef.sqlite.zst")
+    retrying = RetryingStore(store, FakeClock(), lambda: 0.5)
+    with pytest.raises(StoreUnusableError, match="more than 3,000 objects"):
+        await SnapshotStore(retrying, NO_FAILPOINTS).list()
+    with pytest.raises(StoreUnusableError, match="more than 3,000 objects"):
+        await list_claims(retrying, layout.CLAIMS)

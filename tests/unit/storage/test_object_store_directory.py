@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.errors import (
+    CorruptObjectError,
     ObjectExistsError,
     ObjectMissingError,
     StoreDeniedError,
@@ -256,3 +258,22 @@ async def test_requests_run_beside_each_other(store: DirectoryStore) -> None:
     await asyncio.gather(*(store.create(f"many/{number}", body) for number in range(50)))
     parts = await asyncio.gather(*(store.get_range(f"many/{n}", 5, 10) for n in range(50)))
     assert {part.data for part in parts} == {b"x" * 10}
+
+
+async def test_a_file_that_is_larger_than_any_of_ours_is_not_read(
+    store: DirectoryStore, tmp_path: Path
+) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(limits.OBJECT_BYTES_MAX + 1)
+    with pytest.raises(CorruptObjectError, match="none of ours has more"):
+        await store.get("large")
+    assert (await store.get_range("large", 0, 4)).data == bytes(4)
+
+
+async def test_a_pipe_is_no_object_and_is_not_waited_for(
+    store: DirectoryStore, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    async with asyncio.timeout(10):
+        with pytest.raises(ObjectMissingError):
+            await store.get("pipe")
