@@ -21,7 +21,13 @@ from rich.status import Status
 from seb_appliance import __version__, limits
 from seb_appliance.api.server.accepting import duplicates
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.errors import BadRequestError, FencedError, FencedStartError, StartError
+from seb_appliance.errors import (
+    BadRequestError,
+    FencedError,
+    FencedStartError,
+    StartError,
+    printable,
+)
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.host.data_directory import FILE_NAME, own_data_directory, reset_admin_key
 from seb_appliance.ops.host.runtime import FIELDS, configure_logs, keep_freed_memory
@@ -277,7 +283,9 @@ def _exit_code(
 ) -> int:
     failure = appliance.broker.failure
     if isinstance(failure, FencedError):
-        console.print(f"seb: fenced: {failure.detail}", style="red", highlight=False)
+        console.print(
+            f"seb: fenced: {printable(failure.detail)}", style="red", highlight=False, markup=False
+        )
         return EXIT_FENCED
     if writer.done() and not writer.cancelled() and (error := writer.exception()) is not None:
         raise error
@@ -403,7 +411,8 @@ def _show_started(console: Console, appliance: Appliance, port: int) -> None:
         console.print(f"  {'WARNING':<11} {_OPEN}", style="bold red", soft_wrap=True)
     for warning in (*report.warnings, appliance.database.set_aside):
         if warning:
-            console.print(f"  {'warning':<11} {warning}", style="yellow", soft_wrap=True)
+            text = f"  {'warning':<11} {printable(warning)}"  # the bucket may have named something
+            console.print(text, style="yellow", markup=False, soft_wrap=True)
 
 
 def _recovery(appliance: Appliance) -> str:
