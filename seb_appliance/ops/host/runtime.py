@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import json
 import logging
@@ -99,8 +100,10 @@ class TextLines(logging.Formatter):
     """A line a record: what somebody else named neither ends it nor reaches a terminal as
     commands. A traceback follows on lines of its own."""
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
-        return printable(super().formatMessage(record))
+    def format(self, record: logging.LogRecord) -> str:
+        plain = copy.copy(record)
+        plain.msg, plain.args = printable(record.getMessage()), None
+        return super().format(plain)
 
 
 def configure_logs(level: str, log_format: Literal["text", "json"] = "text") -> None:
