@@ -1,4 +1,4 @@
-"""What somebody else wrote into the bucket, and real processes that read it."""
+"""Real processes on a bucket into which somebody else wrote, or beside what somebody else uses."""
 
 from __future__ import annotations
 
@@ -60,3 +60,27 @@ async def test_a_hostile_snapshot_is_told_in_one_sentence_that_commands_no_termi
         assert not {"\x1b", "\x07"} & set(again.shown)
     finally:
         again.kill()
+
+
+@pytest.mark.parametrize("why", ["a long path", "a file", "a used port", "no certificate"])
+async def test_a_start_that_could_not_serve_fences_nobody(tmp_path: Path, why: str) -> None:
+    bucket, journal = Bucket.directory(tmp_path / "bucket"), tmp_path / "bucket/_seb/journal"
+    data, flags = tmp_path / "data", ["--take-over", "--kafka-port", "0"]
+    async with seb_process(bucket, tmp_path / "first") as running:
+        before = sorted(journal.iterdir())
+        if why == "a long path":
+            data = tmp_path / ("x" * 120)
+        elif why == "a file":
+            data.mkdir()
+            (data / "control.sock").touch()
+        elif why == "a used port":
+            flags[-1] = str(running.port)
+        else:
+            flags += ["--kafka-tls-certificate", str(tmp_path / "none.pem")]
+        other = SebProcess(bucket, data, flags)
+        try:
+            assert await other.ended() == 78
+        finally:
+            other.kill()
+        assert sorted(journal.iterdir()) == before
+        assert "Traceback" not in other.shown
