@@ -150,6 +150,15 @@ def parse_entry(key: str) -> tuple[Claim | None, int] | None:
     return claim, int(match[3])
 
 
+def is_ours(key: str) -> bool:
+    """Whether it is the key of an entry, a snapshot, a claim or a base."""
+    if key.startswith(JOURNAL):
+        return parse_entry(key) is not None
+    if key.startswith(SNAPSHOTS):
+        return parse_snapshot(key) is not None
+    return key.startswith((CLAIMS, BASES)) and parse_claim(key) is not None
+
+
 def is_go_broker_key(key: str) -> bool:
     """Whether this is an object of the Go broker, outside our folder."""
     return _GO_BROKER.fullmatch(key) is not None
