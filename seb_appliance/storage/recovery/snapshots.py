@@ -133,8 +133,10 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
     inflater = zstd.ZstdDecompressor()
     left = limits.SNAPSHOT_BYTES_MAX
     try:
-        # Only this user may read a state, whatever the umask.
-        with open(target, "wb", opener=partial(os.open, mode=0o600)) as file:
+        # Only this user may read a state, whatever the umask, and whoever made a file or a link of
+        # this name before.
+        target.unlink(missing_ok=True)
+        with open(target, "xb", opener=partial(os.open, mode=0o600)) as file:
             chunk = inflater.decompress(body, _CHUNK_BYTES)
             while chunk:
                 left -= len(chunk)

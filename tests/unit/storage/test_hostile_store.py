@@ -23,6 +23,8 @@ from seb_appliance.errors import (
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import list_claims
+from seb_appliance.storage.journal.claims import Claimant
+from seb_appliance.storage.journal.replay import Replay
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import SnapshotName
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
@@ -189,6 +191,21 @@ async def test_a_snapshot_that_is_none_or_inflates_to_too_much_is_refused(
     assert target.stat().st_mode & 0o077 == 0, "it is for nobody else"
 
 
+async def test_a_snapshot_is_written_to_no_file_of_somebody_else(tmp_path: Path) -> None:
+    store, target, theirs = MemoryStore(), tmp_path / "fetched", tmp_path / "theirs"
+    snapshots = SnapshotStore(RetryingStore(store, FakeClock(), lambda: 0.5), NO_FAILPOINTS)
+    body = frames([100])
+    name = SnapshotName(7, hashlib.sha256(body).hexdigest()[:16])
+    await store.put(name.key, body)
+    theirs.write_text("precious")
+    for plant in (target.symlink_to, target.hardlink_to):
+        plant(theirs)
+        await snapshots.fetch(name, target)
+        assert theirs.read_text() == "precious"
+        assert (target.read_bytes(), target.stat().st_mode & 0o077) == (bytes(100), 0)
+        target.unlink()
+
+
 class Endless(MemoryStore):
     """Lists one more page, whatever it is asked for."""
 
@@ -210,3 +227,26 @@ async def test_a_listing_that_goes_on_and_on_is_refused(monkeypatch: pytest.Monk
         await SnapshotStore(retrying, NO_FAILPOINTS).list()
     with pytest.raises(StoreUnusableError, match="more than 3,000 objects"):
         await list_claims(retrying, layout.CLAIMS)
+
+
+async def test_a_claim_above_which_none_can_be_is_named() -> None:
+    """A start stored one with a digit too many, and asked for that to be removed."""
+    store = MemoryStore()
+    claimant = Claimant(RetryingStore(store, FakeClock(), lambda: 0.5), FakeClock(), NO_FAILPOINTS)
+    theirs = layout.Claim(9_999_999_999, b"f" * 16)
+    with pytest.raises(StoreUnusableError, match=f"{layout.claim_key(theirs)} is no appliance's"):
+        await claimant.claim_above([theirs], b"w" * 16)
+    assert await store.list_after("") == []
+
+
+async def test_a_journal_that_is_listed_without_end_holds_up_no_start() -> None:
+    store = Endless("{:020d}.seb")
+    replay = Replay(
+        RetryingStore(store, FakeClock(), lambda: 0.5),
+        None,  # type: ignore[arg-type]
+        FakeClock(),
+        NO_FAILPOINTS,
+        lambda *_: None,
+    )
+    await replay.expect(layout.JOURNAL, layout.create_only_key(1))
+    assert replay.expected == 1_000_000
