@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import resource
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import pytest
 
 from seb_appliance import limits, zstd
 from seb_appliance.errors import (
+    ConfigurationError,
     CorruptObjectError,
     StoreError,
     StoreUncertainError,
@@ -189,6 +191,21 @@ async def test_a_snapshot_that_is_none_or_inflates_to_too_much_is_refused(
         tracemalloc.stop()
     assert target.stat().st_size <= limits.SNAPSHOT_BYTES_MAX
     assert target.stat().st_mode & 0o077 == 0, "it is for nobody else"
+
+
+async def test_a_snapshot_that_the_disk_does_not_take_is_told_so(tmp_path: Path) -> None:
+    """`seb serve` said that it cannot write to stdout."""
+    store, body = MemoryStore(), frames([limits.MIB])
+    snapshots = SnapshotStore(RetryingStore(store, FakeClock(), lambda: 0.5), NO_FAILPOINTS)
+    name = SnapshotName(7, hashlib.sha256(body).hexdigest()[:16])
+    await store.put(name.key, body)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(ConfigurationError, match="free space"):
+            await snapshots.fetch(name, tmp_path / "fetched")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 async def test_a_snapshot_is_written_to_no_file_of_somebody_else(tmp_path: Path) -> None:
