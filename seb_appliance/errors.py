@@ -13,6 +13,11 @@ from typing import ClassVar, Literal, Self
 SideEffects = Literal["none", "unknown"]
 
 
+def printable(text: str) -> str:
+    """With control characters escaped: what a stranger named may hold a terminal's commands."""
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
 class SebError(Exception):
     """Base of all errors. `detail`: one sentence that says what to do. `data`: further members of
     the problem document."""

@@ -344,9 +344,8 @@ BATCH_RECORDS_MAX: Final = 4 * MIB  # 8 bytes of timestamp each fit the body lim
 ENTRY_CONTENTS_BYTES_MAX: Final = 16 * MIB
 ENTRY_BYTES_MAX: Final = 64 * MIB
 ENTRY_HEAD_READ_BYTES: Final = 64 * KIB  # the first read of an entry in a replay
-OBJECT_BYTES_MAX: Final = (
-    1024 * MIB
-)  # largest object that is read whole; larger objects are not ours
+OBJECT_BYTES_MAX: Final = 1024 * MIB  # of an object that is read whole; larger ones are not ours
+SMALL_FOLDER_OBJECTS_MAX: Final = 100_000  # snapshots, claims or bases: one a start, or less
 STORE_ANSWER_BYTES_MAX: Final = 4 * MIB  # a listing or an error of an S3 store
 SNAPSHOT_BYTES_MAX: Final = 8 * 1024 * MIB  # decompressed size, on disk
 OFFSET_MAX: Final = 2**53 - 1  # JSON numbers stay exact

@@ -148,7 +148,7 @@ def run(arguments: Sequence[str]) -> int:
 def _failure(error: BaseException) -> int:
     """Print the sentence of `error`; its exit code. Raises what is a bug."""
     from seb_appliance.cli.errors import NOT_WRITTEN, CommandError, OutputError, ReaderLeftError
-    from seb_appliance.errors import ConfigurationError, SebError, StartError
+    from seb_appliance.errors import ConfigurationError, SebError, StartError, printable
 
     match error:
         case click.exceptions.NoArgsIsHelpError():
@@ -158,13 +158,13 @@ def _failure(error: BaseException) -> int:
             where = f" ({error.ctx.command_path} --help lists what there is)" if error.ctx else ""
             return _fail(f"{error.format_message()}{where}", ConfigurationError.exit_code)
         case StartError():
-            return _fail(error.detail, error.exit_code)
+            return _fail(printable(error.detail), error.exit_code)
         case SebError():
-            return _fail(error.detail, 1)
+            return _fail(printable(error.detail), 1)
         case CommandError():
             if error.exit_code == NOT_WRITTEN:
                 _drop_output()
-            return _fail(error.sentence, error.exit_code)
+            return _fail(printable(error.sentence), error.exit_code)
         case click.Abort() | KeyboardInterrupt():
             return INTERRUPTED
         case UnicodeEncodeError() if any("\udc80" <= c <= "\udcff" for c in error.object):

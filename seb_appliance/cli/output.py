@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any, Final, Self
 
 from seb_appliance.cli.errors import OutputError
+from seb_appliance.errors import printable
 
 Cell = str | int | None
 
@@ -55,7 +56,9 @@ def say(text: str) -> None:
 
 
 def say_json(value: Any) -> None:
-    say(json.dumps(value, indent=2, ensure_ascii=False))
+    # What is no Unicode, as a file's name may be, becomes JSON's escape of it.
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    say(text.encode(errors="backslashreplace").decode())
 
 
 def tell(text: str) -> None:
@@ -91,11 +94,6 @@ def cell_text(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else printable(cell)
 
 
-def printable(text: str) -> str:
-    """With control characters escaped: a name may hold a terminal's commands."""
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
-
-
 def size(count: int) -> Quantity:
     """Rounded, in a readable unit."""
     if count < 1024:
@@ -125,7 +123,7 @@ def outline(value: dict[str, Any] | list[Any], indent: str = "") -> str:
     with control characters escaped."""
     if isinstance(value, list):
         return "\n".join(_item(item, indent) for item in value)
-    shown = {name: item for name, item in value.items() if item not in ([], {})}
+    shown = {printable(name): item for name, item in value.items() if item not in ([], {})}
     width = max((len(name) for name, item in shown.items() if not _is_nested(item)), default=0)
     return "\n".join(
         f"{indent}{name}\n{outline(item, indent + '  ')}"

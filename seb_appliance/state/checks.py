@@ -57,8 +57,9 @@ def read_checked_revision(connection: sqlite3.Connection) -> str:
     connection.execute("PRAGMA trusted_schema = OFF")
     connection.execute("PRAGMA cell_size_check = ON")
     strange = connection.execute(
-        "SELECT type, name FROM sqlite_schema"
-        " WHERE type NOT IN ('table', 'index') OR sql LIKE 'CREATE VIRTUAL%'"
+        "SELECT type, name FROM sqlite_schema WHERE type NOT IN ('table', 'index')"
+        " UNION ALL SELECT type || ' table', name FROM pragma_table_list"
+        " WHERE schema = 'main' AND type <> 'table'"
     ).fetchone()
     if strange:
         raise CorruptObjectError(f"its schema has an unknown {strange[0]} {strange[1]!r}")

@@ -26,6 +26,7 @@ TABLES: Final = "tables/"  # outside of our own prefix: others may read it
 _TABLE_KEY = re.compile(r"tables/[0-9a-f]{8}-[a-z0-9-]+/.+")
 _CLAIM_NAME = re.compile(r"([0-9]{10})-([0-9a-f]{32})")
 _ENTRY_KEY = re.compile(r"_seb/journal/(?:([0-9]{10})-([0-9a-f]{32})/)?([0-9]{20})\.seb")
+_SEQ_MAX: Final = (1 << 63) - 1  # in SQLite; 20 digits may say more
 _NUMBER = r"(0|[1-9][0-9]{0,18})"  # a number has one spelling, and so has a key
 _SEGMENT_KEY = re.compile(
     rf"_seb/(?:segments/{_NUMBER}|packed)/([0-9]{{20}})-([0-9]{{20}})-{_NUMBER}-[0-9a-f]{{16}}\.seb"
@@ -143,10 +144,19 @@ def parse_entry(key: str) -> tuple[Claim | None, int] | None:
     """The writer (in mode B) and seq of the entry at a key; None if it is not the key of an
     entry."""
     match = _ENTRY_KEY.fullmatch(key)
-    if match is None:
+    if match is None or int(match[3]) > _SEQ_MAX:
         return None
     claim = Claim(int(match[1]), bytes.fromhex(match[2])) if match[1] else None
     return claim, int(match[3])
+
+
+def is_ours(key: str) -> bool:
+    """Whether it is the key of an entry, a snapshot, a claim or a base."""
+    if key.startswith(JOURNAL):
+        return parse_entry(key) is not None
+    if key.startswith(SNAPSHOTS):
+        return parse_snapshot(key) is not None
+    return key.startswith((CLAIMS, BASES)) and parse_claim(key) is not None
 
 
 def is_go_broker_key(key: str) -> bool:

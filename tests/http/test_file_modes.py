@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.api.server.control import serve_control
+from seb_appliance.api.server.control import bind_control, serve_control
 from seb_appliance.ops.host.data_directory import own_data_directory, reset_admin_key
 from tests.support.appliance import running_appliance
 from tests.ui.pages import add_user
@@ -53,7 +53,7 @@ async def test_nothing_that_an_appliance_writes_is_for_others(tmp_path: Path) ->
     for user in ("one", "two"):  # the second time it finds what it left
         with own_data_directory(data):
             async with running_appliance(data, bucket=f"file:{bucket}", early_flush=True) as seb:
-                control = await serve_control(data / "control.sock", {})
+                control = await serve_control(bind_control(data / "control.sock"), {})
                 await seb.client.put("/v1/topics/t", json={"key_index": "history"})
                 record = {"records": [{"key": "k", "value": "v"}]}
                 await seb.client.post("/v1/topics/t/records", json=record)

@@ -93,6 +93,45 @@ async def test_a_key_that_may_read_none_of_a_groups_topics_finds_no_such_group(
         assert await asks_to_join(colleague, name, "orders") == ErrorCode.MEMBER_ID_REQUIRED
 
 
+async def test_a_group_with_members_and_no_offsets_is_theirs_by_http_as_by_kafka(running):
+    """A grant for its name, which covers all by default, shows it to nobody else, and lets nobody
+    else commit first: it would stand on a topic of theirs, and its members would be refused."""
+    name, appliance = "new.theirs", running[0]
+    await appliance.client.put("/v1/topics/elsewhere", json={})
+    theirs = await api_key(running, ("consume", "orders", name))
+    colleagues = await api_key(running, ("consume", "orders"))
+    strangers = await api_key(
+        running, ("consume", "elsewhere"), ("manage", "elsewhere"), ("produce", "elsewhere")
+    )
+    stranger, colleague, admin = (
+        {"Authorization": f"Bearer {secret}"} if secret else {}
+        for secret in (strangers["secret"], colleagues["secret"], "")
+    )
+
+    async def asked(headers, method="GET", path="", **body):
+        url = f"/v1/groups/{name}{path}"
+        return (await appliance.client.request(method, url, headers=headers, **body)).status_code
+
+    async def listed(headers):
+        answer = await appliance.client.get("/v1/groups", headers=headers)
+        return name in [one["group"] for one in answer.json()["groups"]]
+
+    async with kafka_member.connected(running[1].port, theirs["secret"]) as member:
+        member_id = await member.join(name, ["orders"], {"orders": [0]})
+        assert [await listed(one) for one in (stranger, colleague, admin)] == [False, True, True]
+        assert [await asked(one) for one in (stranger, colleague, admin)] == [404, 200, 200]
+        body = {"json": {"offsets": {"elsewhere": 0}}}
+        assert await asked(stranger, "PUT", "/offsets", **body) == 403
+        lease = {"json": {"holder": "me", "ttl_ms": 30_000}}
+        assert await asked(stranger, "POST", "/lease", **lease) == 403
+        reset = {"json": {"to": "earliest"}}
+        assert await asked(stranger, "POST", "/reset", **reset) == 404
+        assert await asked(stranger, "DELETE") == 404
+        own = {"generation_id": 1, "member_id": member_id, "group_instance_id": None}
+        assert await commit(member, name, (0, 3), **own) == [ErrorCode.NONE]
+        assert [await listed(one) for one in (stranger, colleague, admin)] == [False, True, True]
+
+
 async def test_two_api_keys_that_may_read_a_topic_begin_a_group_together(running):
     keys = [await api_key(running, ("consume", "orders")) for _ in range(2)]
     for key in keys:

@@ -282,12 +282,13 @@ class Process:
         self.tidier = TidierKeeper(
             broker.tidying, rewriter, cleaner, snapshots, self._clock, self.failpoints
         )
-        self.tables = self._make_tables(broker, journal.mode, cleaner)
+        self.tables = self._make_tables(broker, journal, cleaner)
         return broker
 
     def _make_tables(
-        self, broker: Broker, mode: layout.Mode, cleaner: BucketCleaner
+        self, broker: Broker, journal: StoredJournal, cleaner: BucketCleaner
     ) -> TableKeeper:
+        mode = journal.mode
         broker.table_commits.place = TablePlace(
             self._store.description, lambda ref: layout.object_key(mode, ref)
         )
@@ -298,6 +299,7 @@ class Process:
             writer,
             broker.tidying,
             cleaner,
+            journal.confirm_in_force,
             self._clock,
             self.failpoints,
         )

@@ -432,6 +432,15 @@ async def test_a_dry_run_writes_nothing(old: OldPlace) -> None:
     assert sorted(old.folder.rglob("*")) == before
 
 
+async def test_a_dry_run_of_a_half_done_import_says_that_it_goes_on(old: OldPlace) -> None:
+    old.small("t", 3)
+    told = await old.imported()
+    assert told.goes_on == 0
+    (old.bucket / "t" / "000000000000.record_batch").unlink()  # as the tidier does
+    told = await old.imported(dry_run=True)
+    assert (told.files, told.goes_on) == (2, 1)
+
+
 async def test_a_clock_that_was_set_back_is_taken_when_somebody_says_so(old: OldPlace) -> None:
     _mixed_up(old.small("t", 3))
     assert (await old.imported(times_may_go_back=True)).records == 9

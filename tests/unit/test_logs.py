@@ -1,4 +1,4 @@
-"""The log as JSON lines."""
+"""The log as JSON lines, and as lines of text."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import logging
 import sys
 
-from seb_appliance.ops.host.runtime import FIELDS, JsonLines
+from seb_appliance.ops.host.runtime import FIELDS, JsonLines, TextLines
 
 
 def line(message: str, *arguments: object, **more: object) -> dict[str, object]:
@@ -36,3 +36,10 @@ def test_an_exception_stays_on_its_line():
     except ValueError:
         found = line("failed", exc_info=sys.exc_info())
     assert "ValueError: invalid" in str(found["exception"])
+
+
+def test_a_line_of_text_ends_where_its_record_ends():
+    named = "\x1b]0;x\x07\nseb: all is well"
+    record = logging.LogRecord("seb", logging.WARNING, __file__, 1, "no %s", (named,), None)
+    told = TextLines("%(levelname)s %(message)s").format(record)
+    assert told == "WARNING no \\x1b]0;x\\x07\\nseb: all is well"

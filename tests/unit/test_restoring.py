@@ -328,6 +328,24 @@ async def test_a_damaged_object_is_not_copied(tmp_path: Path) -> None:
         await restoring.clone(of(tmp_path), of(tmp_path, "copy"), None, quiet)
 
 
+async def test_what_somebody_put_beside_our_objects_is_not_copied(
+    tmp_path: Path, mode: Mode
+) -> None:
+    """Also not the bytes of an entry at another key, which would be whole."""
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "1")
+    ours = tmp_path / "bucket" / "_seb"
+    strange = [ours / "journal/.DS_Store", ours / "journal/.copy.seb", ours / "segments/x"]
+    for path in strange:
+        path.parent.mkdir(exist_ok=True)
+        shutil.copy(max(ours.rglob("*.seb")), path)
+    await restoring.clone(of(tmp_path), of(tmp_path, "copy"), None, quiet)
+    for path in strange:
+        assert not (tmp_path / "copy" / path.relative_to(ours.parent)).exists()
+    async with copied(tmp_path) as seb:
+        assert await values(seb) == ["1"]
+
+
 async def test_a_bucket_that_holds_something_is_no_target(tmp_path: Path) -> None:
     async with appliance(tmp_path) as seb:
         await produce(seb, "one")

@@ -45,12 +45,9 @@ class _Command(msgspec.Struct, forbid_unknown_fields=True):
 _decoder: Final = msgspec.json.Decoder(_Command)
 
 
-async def serve_control(path: Path, handlers: Mapping[str, Handler]) -> asyncio.Server:
-    """Serve the commands on a Unix socket at `path` until the server is closed.
-
-    A socket file that an earlier process left is replaced: the data directory's lock says that
-    nobody else uses it. Raises ConfigurationError when there can be no socket at this path.
-    """
+async def serve_control(bound: socket.socket, handlers: Mapping[str, Handler]) -> asyncio.Server:
+    """Serve the commands on a socket of `bind_control` until the server, which closes it, is
+    closed."""
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -65,11 +62,16 @@ async def serve_control(path: Path, handlers: Mapping[str, Handler]) -> asyncio.
             writer.close()
 
     return await asyncio.start_unix_server(
-        on_connection, sock=_listen(path), limit=limits.CONTROL_LINE_BYTES_MAX
+        on_connection, sock=bound, limit=limits.CONTROL_LINE_BYTES_MAX
     )
 
 
-def _listen(path: Path) -> socket.socket:
+def bind_control(path: Path) -> socket.socket:
+    """A Unix socket at `path`.
+
+    A socket file that an earlier process left is replaced: the data directory's lock says that
+    nobody else uses it. Raises ConfigurationError when there can be no socket at this path.
+    """
     if len(os.fsencode(path)) > _SOCKET_PATH_BYTES_MAX:
         raise ConfigurationError(
             f"{path} is too long for a socket ({_SOCKET_PATH_BYTES_MAX} bytes at most); choose a "

@@ -51,6 +51,12 @@ from seb_appliance.tasks import in_slices
 
 # Whether a caller may see a group (None), or its offset on a topic.
 Sees = Callable[[str, str | None], bool]
+# Whether a caller is that API key, or may see all groups.
+Owns = Callable[[str], bool]
+
+
+def _everybody(_api_key_id: str) -> bool:
+    return True
 
 
 class ConsumerGroups:
@@ -203,7 +209,9 @@ class ConsumerGroups:
                     return found
         return found
 
-    async def page(self, after: str, most: int, sees: Sees) -> tuple[list[GroupView], str | None]:
+    async def page(
+        self, after: str, most: int, sees: Sees, owns: Owns = _everybody
+    ) -> tuple[list[GroupView], str | None]:
         """Groups behind `after` in order of their names, and the name after which the next page
         begins (None: no more), of a group that `sees` lets through. There may be fewer than `most`,
         since the rows of a page are bounded."""
@@ -213,7 +221,7 @@ class ConsumerGroups:
         new = sorted(name for name in self.members.groups() if known.get(name) is None)
         while names := self._names(after, limits.GROUPS_PER_PAGE_LOOKED_AT, new):
             async for after in in_slices(names):
-                view = await self._view(after, sees)
+                view = await self._view(after, sees, owns)
                 if view is None:
                     continue
                 if len(views) == most or rows >= limits.GROUPS_PER_PAGE_LOOKED_AT:
@@ -248,9 +256,9 @@ class ConsumerGroups:
         members = self.members.count_of(group)
         return GroupFigures(len(offsets), records, committed_us, holder, members)
 
-    async def describe(self, group: str, sees: Sees) -> GroupView:
+    async def describe(self, group: str, sees: Sees, owns: Owns = _everybody) -> GroupView:
         """Raises GroupNotFoundError, also for a group with nothing that `sees` lets through."""
-        view = await self._view(group, sees)
+        view = await self._view(group, sees, owns)
         if view is None:
             raise no_such_group(group)
         return view
@@ -284,14 +292,27 @@ class ConsumerGroups:
         """The topics on which the group has an offset once everything admitted is stored."""
         return list(self._admission.offsets_of(group))
 
+    async def is_open_to(self, group: str, sees: Sees, owns: Owns) -> bool:
+        """Whether a caller may use a group without offsets, which belongs to its members, if it has
+        any: to their API keys, and to who may see a topic that a member subscribes to."""
+        is_new = True
+        async for owner, topics in in_slices(self.members.owners(group)):
+            is_new = False
+            if owns(owner) or any(sees(group, topic) for topic in topics):
+                return True
+        return is_new
+
     def stands_on_one_of(self, group: str, topics: Collection[str]) -> bool:
-        """Whether the group has an offset on one of these topics, or on none at all."""
+        """Whether the group has an offset on one of these topics; or on none at all, and no
+        members."""
         offsets = self._catalog.groups.offsets(group)
         found = filter(None, map(self._catalog.find, topics if offsets else ()))
         if any(topic.topic_id in offsets for topic in found):
             return True
         stood = self._admission.offsets_of(group)
-        return not stood or any(name in stood for name in topics)
+        if not stood:
+            return not self.members.count_of(group)
+        return any(name in stood for name in topics)
 
     def pick(self, group: str, patterns: Collection[str]) -> list[str]:
         """Topics for a reset: the named ones, and those of the group that a pattern with * or **
@@ -373,10 +394,13 @@ class ConsumerGroups:
 
         await self._audited.store(admit, by)
 
-    async def _view(self, group: str, sees: Sees) -> GroupView | None:
+    async def _view(self, group: str, sees: Sees, owns: Owns) -> GroupView | None:
         """None if there is no such group, or the caller may see nothing of it."""
         found, member_count = self._catalog.groups.get(group), self.members.count_of(group)
         if not sees(group, None):
+            return None
+        has_offsets = found is not None and found.offsets
+        if member_count and not has_offsets and not await self.is_open_to(group, sees, owns):
             return None
         if found is None:
             return GroupView(group, [], None, member_count) if member_count else None

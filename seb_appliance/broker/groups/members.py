@@ -46,6 +46,10 @@ class MembersSource(Protocol):
 
     def count_of(self, group: str) -> int: ...
 
+    def owners(self, group: str) -> Iterable[tuple[str, list[str]]]:
+        """Of those who are in the group, or about to be: the API key, and the topics to which the
+        member subscribes, as far as it says so. May be consumed once."""
+
     def membership(self, group: str) -> Membership | None:
         """None: the group has no members."""
 
@@ -68,6 +72,9 @@ class Members:
 
     def count_of(self, group: str) -> int:
         return sum(source.count_of(group) for source in self._sources)
+
+    def owners(self, group: str) -> Iterator[tuple[str, list[str]]]:
+        return chain.from_iterable(source.owners(group) for source in self._sources)
 
     def of(self, group: str) -> Membership | None:
         found = (source.membership(group) for source in self._sources)

@@ -33,7 +33,7 @@ from seb_appliance.cli.options import (
     with_settings,
     yes_option,
 )
-from seb_appliance.cli.output import printable, say, say_json, tell, write
+from seb_appliance.cli.output import say, say_json, tell, write
 from seb_appliance.client import Admin, ApplianceError
 from seb_appliance.definitions.making import make, word
 from seb_appliance.definitions.state import (
@@ -48,7 +48,7 @@ from seb_appliance.definitions.state import (
     read_wanted,
     write_words,
 )
-from seb_appliance.errors import BadRequestError, ConfigurationError
+from seb_appliance.errors import BadRequestError, ConfigurationError, printable
 from seb_appliance.settings import Settings
 
 STDIN: Final = "-"

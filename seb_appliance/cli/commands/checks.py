@@ -17,8 +17,8 @@ from crc32c import crc32c
 from seb_appliance import limits, zstd
 from seb_appliance.cli.errors import check_server, need_server
 from seb_appliance.cli.options import BUCKET, Json, Result, shows, with_settings
-from seb_appliance.cli.output import outline, printable
-from seb_appliance.errors import BadBatchError, ObjectMissingError, StartError
+from seb_appliance.cli.output import outline
+from seb_appliance.errors import BadBatchError, ObjectMissingError, StartError, printable
 from seb_appliance.formats import batch, batch_v1, entry
 from seb_appliance.settings import Settings
 
@@ -278,7 +278,7 @@ def _snapshot(data: bytes) -> Json:
     """Tables of the SQLite file and how many rows each has; it is opened read-only, in a copy."""
     with tempfile.TemporaryDirectory(prefix="seb-inspect-") as folder:
         path = Path(folder) / "snapshot.sqlite"
-        path.write_bytes(_inflated(data) if data[:4] == ZSTD_MAGIC else data)
+        _unpack(data, path)
         try:
             with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as database:
                 database.execute("PRAGMA trusted_schema = OFF")
@@ -287,15 +287,29 @@ def _snapshot(data: bytes) -> Json:
             raise BadBatchError(f"not a SQLite file that can be read: {error}") from error
 
 
-def _inflated(data: bytes) -> bytes:
+def _unpack(data: bytes, path: Path) -> None:
+    """Some at a time: a frame of 1 KiB may hold a GiB."""
+    if data[:4] != ZSTD_MAGIC:
+        path.write_bytes(data)
+        return
     inflater = zstd.ZstdDecompressor()
+    left = limits.SNAPSHOT_BYTES_MAX
     try:
-        inflated = inflater.decompress(data, max_length=limits.SNAPSHOT_BYTES_MAX)
+        with path.open("wb") as file:
+            part = inflater.decompress(data, limits.MIB)
+            if part[:16] != SQLITE_MAGIC:
+                raise BadBatchError("the zstd frame does not hold a SQLite file")
+            while part and (left := left - len(part)) >= 0:
+                file.write(part)
+                part = b"" if inflater.eof else inflater.decompress(b"", limits.MIB)
     except zstd.ZstdError as error:
         raise BadBatchError(f"not a zstd frame: {error}") from error
-    if not inflater.eof or inflated[:16] != SQLITE_MAGIC:
-        raise BadBatchError("the zstd frame is cut short, or does not hold a SQLite file")
-    return inflated
+    except OSError as error:
+        raise StartError(f"cannot write {path} ({error.strerror})") from error
+    if not inflater.eof:
+        raise BadBatchError(
+            f"the zstd frame is cut short, or holds more than {limits.SNAPSHOT_BYTES_MAX} bytes"
+        )
 
 
 def _tables(database: sqlite3.Connection) -> Json:

@@ -17,7 +17,8 @@ from seb_appliance.cli.options import (
     topic_argument,
     yes_option,
 )
-from seb_appliance.cli.output import moment, printable, say_json, table, write
+from seb_appliance.cli.output import moment, say_json, table, write
+from seb_appliance.errors import printable
 
 PAGE: Final = 1_000
 

@@ -28,11 +28,12 @@ from seb_appliance.addresses import path_of
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.errors import UNKNOWN, AnswerError, CommandError, OutputError
 from seb_appliance.cli.options import Quantity, connects, file_option, group_names, topic_argument
-from seb_appliance.cli.output import Progress, goes_to_a_file, printable, say, tell, write
+from seb_appliance.cli.output import Progress, goes_to_a_file, say, tell, write
 from seb_appliance.client.leasing import Commits
 from seb_appliance.client.producing import BATCH, ZSTD_FROM_BYTES, ZSTD_LEVEL
 from seb_appliance.client.reading import BATCHES, Form, Page, Reading, Source, begin, pages
 from seb_appliance.client.records import Record
+from seb_appliance.errors import printable
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns
 from seb_appliance.formats.queues.queues import DELIVER_AT_HEADER

@@ -15,11 +15,11 @@ from seb_appliance.cli.output import (
     Quantity,
     moment,
     outline,
-    printable,
     size,
     span,
     table,
 )
+from seb_appliance.errors import printable
 from seb_appliance.quantities import format_duration
 
 PAGE: Final = 1_000

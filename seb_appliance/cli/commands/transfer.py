@@ -133,6 +133,7 @@ def _members(imported: Imported, *, dry_run: bool) -> dict[str, Any]:
         what: f"{imported.files:,} files, {imported.records:,} records, "
         f"{size(imported.size_bytes)}",
         "were there": imported.found,
+        **({"goes on": f"{imported.goes_on:,} topics"} if imported.goes_on else {}),
         "seconds": round(imported.seconds, 2),
     }
 

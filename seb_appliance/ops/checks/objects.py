@@ -12,7 +12,7 @@ from typing import Final
 from crc32c import crc32c
 
 from seb_appliance import limits
-from seb_appliance.errors import BadBatchError, ObjectMissingError
+from seb_appliance.errors import BadBatchError, CorruptObjectError, ObjectMissingError
 from seb_appliance.formats import entry, segment
 from seb_appliance.formats.contents import Section
 from seb_appliance.formats.entry import EntryHeader
@@ -301,6 +301,8 @@ class ObjectReader:
                 body = await self._store.get(key)
             except ObjectMissingError:
                 return None
+            except CorruptObjectError as error:  # it is too large to be read
+                return verdict.condemn(error.detail)
             verdict = await asyncio.to_thread(self._check, key, body)
             if not verdict.faults:
                 break

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import json
 import logging
@@ -11,6 +12,7 @@ from typing import Final, Literal
 from seb_appliance import limits
 from seb_appliance.broker.counters import Histogram
 from seb_appliance.clock import Clock
+from seb_appliance.errors import printable
 from seb_appliance.tasks import Job
 
 _KEPT: Final = 60  # delays, of which `worst_s` is the largest: about a minute
@@ -94,12 +96,22 @@ class JsonLines(logging.Formatter):
         return json.dumps(shown, ensure_ascii=False, default=str)
 
 
+class TextLines(logging.Formatter):
+    """A line a record: what somebody else named neither ends it nor reaches a terminal as
+    commands. A traceback follows on lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        plain = copy.copy(record)
+        plain.msg, plain.args = printable(record.getMessage()), None
+        return super().format(plain)
+
+
 def configure_logs(level: str, log_format: Literal["text", "json"] = "text") -> None:
     handler = logging.StreamHandler()
     if log_format == "json":
         handler.setFormatter(JsonLines())
     else:
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(TextLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     # Requests are counted, not logged; the rest would be logged twice.
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access", "botocore", "boto3", "urllib3"):

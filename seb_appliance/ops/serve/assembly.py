@@ -278,6 +278,7 @@ class Appliance:
             writer,
             broker.tidying,
             cleaner,
+            self.journal.confirm_in_force,
             self.clock,
             self.failpoints,
         )

@@ -21,6 +21,7 @@ from seb_appliance.errors import (
     ConfigurationError,
     FencedError,
     ImportRefusedError,
+    ObjectMissingError,
     OverloadedError,
     StoreError,
     StoreUnusableError,
@@ -41,6 +42,7 @@ from seb_appliance.protocols.go.files import (
     look,
 )
 from seb_appliance.settings import Settings
+from seb_appliance.storage import layout
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import START_PATIENCE_S, RetryingStore, given_up
 from seb_appliance.storage.objects.checked_objects import CheckedObjects
@@ -145,7 +147,8 @@ class ImportOptions:
 @dataclass(frozen=True, slots=True)
 class Imported:
     """`files` and `records` of `topics` that were imported now (of a dry run: checked); `found`:
-    files that had been imported before."""
+    files that had been imported before. `goes_on`: topics of a dry run whose first files are gone,
+    as those are that were imported in place and merged."""
 
     topics: int
     files: int
@@ -154,6 +157,7 @@ class Imported:
     found: int
     in_place: bool
     seconds: float
+    goes_on: int = 0
 
 
 async def import_old_log(
@@ -188,7 +192,7 @@ async def import_old_log(
         log = OldLog(store, now_us, times_may_go_back=options.times_may_go_back)
         work = _Work(old, log, progress)
         if options.dry_run:
-            await work.check()
+            await work.check(is_begun=in_place and await _is_used(store))
         else:
             async with _writing(settings, progress) as appliance:
                 await work.run(appliance, in_place=in_place)
@@ -198,9 +202,17 @@ async def import_old_log(
     finally:
         await source.close()
     seconds = clock.monotonic_s() - began_s
-    return Imported(
-        len(old.topics), work.files, work.records, work.size_bytes, work.found, in_place, seconds
-    )
+    counts = work.files, work.records, work.size_bytes, work.found
+    return Imported(len(old.topics), *counts, in_place, seconds, work.goes_on)
+
+
+async def _is_used(store: RetryingStore) -> bool:
+    """Whether an appliance has used this bucket."""
+    try:
+        await store.head(layout.BUCKET)
+    except ObjectMissingError:
+        return False
+    return True
 
 
 def is_same_bucket(settings: Settings, source: Settings) -> bool:
@@ -265,15 +277,19 @@ class _Work:
     """Counts what it has done."""
 
     def __init__(self, old: OldBucket, log: OldLog, progress: Progress) -> None:
-        self.files = self.records = self.size_bytes = self.found = 0
+        self.files = self.records = self.size_bytes = self.found = self.goes_on = 0
         self._old = old
         self._log = log
         self._progress = progress
 
-    async def check(self) -> None:
-        """Read every file. Raises ImportRefusedError."""
+    async def check(self, *, is_begun: bool) -> None:
+        """Read every file. `is_begun`: files may have been imported in place, and then merged and
+        removed; the import itself sees whether it goes on there. Raises ImportRefusedError."""
         for topic in self._old.topics:
-            async with contextlib.aclosing(self._log.files(topic, _leave)) as parts:
+            start = topic.bases[0] if is_begun else 0
+            self.goes_on += start > 0
+            found = self._log.files(topic, _leave, end_offset=start)
+            async with contextlib.aclosing(found) as parts:
                 async for files in parts:
                     self._count(topic.name, files, "checking")
 

@@ -1,13 +1,13 @@
-"""The socket of the HTTP server."""
+"""The socket of the HTTP server, and whether the ports of protocols can be used."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from seb_appliance.errors import StartError
+from seb_appliance.errors import ConfigurationError, StartError
 from seb_appliance.settings import Settings
 
 _BACKLOG: Final = 2048
@@ -41,3 +41,33 @@ def listening(settings: Settings) -> Iterator[socket.socket]:
     listener.setblocking(False)
     with listener:
         yield listener
+
+
+def check_ports(settings: Settings) -> None:
+    """Raises ConfigurationError for a port or a certificate of a protocol that cannot be used.
+    Called before the bucket is claimed, so that such a start fences nobody."""
+    if settings.mqtt_port is not None:
+        _check_port("mqtt_port", settings.mqtt_hosts, settings.mqtt_port)
+    if settings.kafka_port is not None:
+        _check_port("kafka_port", settings.kafka_hosts, settings.kafka_port)
+    if settings.syslog_listen is not None:
+        host, port = settings.syslog_address
+        _check_port("syslog_listen", [host], port)
+    for certificate, client_ca, setting in (
+        (settings.mqtt_tls_certificate, settings.mqtt_tls_client_ca, "mqtt_tls_certificate"),
+        (settings.kafka_tls_certificate, settings.kafka_tls_client_ca, "kafka_tls_certificate"),
+        (settings.syslog_tls_certificate, settings.syslog_tls_client_ca, "syslog_tls_certificate"),
+    ):
+        if certificate is not None:
+            from seb_appliance.protocols.sockets.listening import Tls
+
+            Tls(certificate, client_ca, setting)
+
+
+def _check_port(setting: str, hosts: Sequence[str], port: int) -> None:
+    for host in hosts:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            socket.create_server((host, port), family=family).close()
+        except OSError as error:
+            raise ConfigurationError(f"{setting} {port}: {error}") from error

@@ -21,14 +21,20 @@ from rich.status import Status
 from seb_appliance import __version__, limits
 from seb_appliance.api.server.accepting import duplicates
 from seb_appliance.clock import Clock, SystemClock
-from seb_appliance.errors import BadRequestError, FencedError, FencedStartError, StartError
+from seb_appliance.errors import (
+    BadRequestError,
+    FencedError,
+    FencedStartError,
+    StartError,
+    printable,
+)
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.host.data_directory import FILE_NAME, own_data_directory, reset_admin_key
 from seb_appliance.ops.host.runtime import FIELDS, configure_logs, keep_freed_memory
 from seb_appliance.ops.host.service_manager import READY, STOPPING, ServiceManager
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
-from seb_appliance.ops.serve.listening import listening
+from seb_appliance.ops.serve.listening import check_ports, listening
 from seb_appliance.setting_sources import service_manager_of
 from seb_appliance.settings import Settings
 from seb_appliance.storage.journal.replay import Progress, ReplayError
@@ -102,6 +108,8 @@ def serve(settings: Settings, console: Console) -> int:
     """Run until stopped; the exit code. Raises StartError when it cannot start."""
     import uvloop
 
+    from seb_appliance.api.server.control import bind_control
+
     configure_logs(settings.log_level, settings.log_format)
     if sys.__stderr__ is not None:
         faulthandler.enable(2)  # a watchdog's SIGABRT shows where the threads are
@@ -110,9 +118,10 @@ def serve(settings: Settings, console: Console) -> int:
     with (
         own_data_directory(settings.data),
         listening(settings) as listener,
+        contextlib.closing(bind_control(settings.data / "control.sock")) as control,
         asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
     ):
-        return runner.run(_serve(settings, listener, console))
+        return runner.run(_serve(settings, listener, control, console))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,23 +130,27 @@ class _Process:
 
     settings: Settings
     listener: socket.socket
+    control: socket.socket
     console: Console
     failpoints: Failpoints
     stop: asyncio.Future[None]
     manager: ServiceManager
 
 
-async def _serve(settings: Settings, listener: socket.socket, console: Console) -> int:
+async def _serve(
+    settings: Settings, listener: socket.socket, control: socket.socket, console: Console
+) -> int:
     manager = ServiceManager(*service_manager_of(), SystemClock())
     stop, failpoints = _stop_signal(), Failpoints(settings.fail)
     stop.add_done_callback(lambda _: manager.tell(STOPPING))
     async with manager.watching():
-        return await _run(_Process(settings, listener, console, failpoints, stop, manager))
+        return await _run(_Process(settings, listener, control, console, failpoints, stop, manager))
 
 
 async def _run(process: _Process) -> int:
     settings = process.settings
     if not settings.follow:
+        check_ports(settings)
         return await _write(process, settings)
     while True:
         promotion = await _follow(process)
@@ -168,7 +181,7 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
         ports = Ports()
         await ports.start(settings, appliance.broker, appliance.beside)
         async with _servers(
-            appliance, process.listener, {"promote": refuse_promotion}, ports
+            appliance, process.listener, process.control, {"promote": refuse_promotion}, ports
         ) as http:
             _say_started(process, appliance)
             if promotion is not None:
@@ -202,7 +215,8 @@ async def _follow(process: _Process) -> Promotion | None:
             following = await standby.start()
             # A duplicate: connections made while no server runs wait in the listener for the next.
             listener = process.listener.dup()
-            async with _servers(standby, listener, {"promote": promotion.ask}) as http:
+            commands = {"promote": promotion.ask}
+            async with _servers(standby, listener, process.control, commands) as http:
                 _say_started(process, standby)
                 waited_for = {following, process.stop, promotion.asked, http}
                 await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
@@ -277,7 +291,9 @@ def _exit_code(
 ) -> int:
     failure = appliance.broker.failure
     if isinstance(failure, FencedError):
-        console.print(f"seb: fenced: {failure.detail}", style="red", highlight=False)
+        console.print(
+            f"seb: fenced: {printable(failure.detail)}", style="red", highlight=False, markup=False
+        )
         return EXIT_FENCED
     if writer.done() and not writer.cancelled() and (error := writer.exception()) is not None:
         raise error
@@ -295,10 +311,12 @@ def _exit_code(
 async def _servers(
     appliance: Appliance,
     listener: socket.socket,
+    bound: socket.socket,
     more: Mapping[str, Handler],
     ports: Ports | None = None,
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Serve HTTP and the command socket, with `more` commands, inside the block. Closes `listener`.
+    """Serve HTTP and the command socket, `bound`, with `more` commands, inside the block. Closes
+    `listener`.
     Yields the task that serves HTTP; if it fails, the end of the block raises its error."""
     from seb_appliance.api.server.control import serve_control
     from seb_appliance.ops.serve import control_users as users_at_the_machine
@@ -315,7 +333,7 @@ async def _servers(
         server = HttpServer(appliance, more_samples=ports.samples, upgrades=ports.upgrades)
     of_users = users_at_the_machine.handlers(broker, appliance.passwords)
     commands = {"reset-key": reset_key, **of_users, **more}
-    control = await serve_control(settings.data / "control.sock", commands)
+    control = await serve_control(bound.dup(), commands)
     listeners = [listener, *duplicates(listener.fileno())]
     running = asyncio.create_task(server.serve(sockets=listeners), name="http")
     try:
@@ -403,7 +421,8 @@ def _show_started(console: Console, appliance: Appliance, port: int) -> None:
         console.print(f"  {'WARNING':<11} {_OPEN}", style="bold red", soft_wrap=True)
     for warning in (*report.warnings, appliance.database.set_aside):
         if warning:
-            console.print(f"  {'warning':<11} {warning}", style="yellow", soft_wrap=True)
+            text = f"  {'warning':<11} {printable(warning)}"  # the bucket may have named something
+            console.print(text, style="yellow", markup=False, soft_wrap=True)
 
 
 def _recovery(appliance: Appliance) -> str:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 from crc32c import crc32c
 
+from seb_appliance import limits
 from seb_appliance.errors import ObjectMissingError, StoreUnusableError
 from seb_appliance.formats.entry import EntryHeader, Position
 from seb_appliance.storage import layout
@@ -88,12 +89,14 @@ def decode_base(body: bytes, claim: Claim) -> Base:
         raise ValueError("an id has the wrong length")
     if (base.n, base.writer) != (claim.n, claim.writer_id.hex()):
         raise ValueError("it is the base of another writer")
+    if base.previous is not None and base.previous >= claim:
+        raise ValueError("it names a later writer as the one before")  # a chain without end
     return base
 
 
 async def list_claims(store: RetryingStore, folder: str) -> list[Claim]:
     """The claims or bases in `folder`, lowest first."""
-    found = await list_all(store, folder)
+    found = await list_all(store, folder, most=limits.SMALL_FOLDER_OBJECTS_MAX)
     claims = []
     for info in found:
         claim = layout.parse_claim(info.key)

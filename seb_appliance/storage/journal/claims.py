@@ -56,6 +56,11 @@ class Claimant:
         """Steps 1 to 3: PUT a claim above `claims`, then see that it is shown and the highest.
         Raises Contested."""
         mine = Claim(claims[-1].n + 1 if claims else 1, writer_id)
+        if layout.parse_claim(layout.claim_key(mine)) is None:  # nobody starts so often
+            raise StoreUnusableError(
+                f"{layout.claim_key(claims[-1])} is no appliance's claim, and none can be above "
+                "it: remove it"
+            )
         body = msgspec.json.encode(
             {"n": mine.n, "writer": writer_id.hex(), "software": __version__}
         )

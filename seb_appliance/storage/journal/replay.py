@@ -33,6 +33,7 @@ T = TypeVar("T")
 AHEAD_MAX: Final = 32  # entries being read at the same time
 APPLY_ENTRIES: Final = 256  # entries in one transaction of the replica
 LIST_PAGE: Final = 1000
+_PAGES_EXPECTED: Final = 1000
 READS_OF_A_BAD_ENTRY: Final = 3  # a bit may have been flipped in transit
 
 Progress = Callable[[int, int, str], None]
@@ -125,9 +126,10 @@ class Replay:
 
     async def expect(self, prefix: str, after: str) -> None:
         """See by LIST how many entries there are to come; for the progress only. A page that is not
-        full ends it: a writer in force may store entries faster than pages come."""
+        full ends it: a writer in force may store entries faster than pages come. So does the
+        last page: a store may list without end."""
         self.expected = self.done
-        while True:
+        for _ in range(_PAGES_EXPECTED):
             page = await self.store.list_after(prefix, after, LIST_PAGE)
             self.expected += len(page)
             if len(page) < LIST_PAGE:

@@ -54,12 +54,14 @@ class Needed:
 
 
 async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq: int) -> Needed:
-    """The objects that the state `rebuilt` needs. `rows`: the objects outside the journal that are
-    in force in it; entries up to `tidied_seq` hold nothing in force.
+    """The objects that the state `rebuilt` needs; others that somebody put beside them are left
+    out. `rows`: the objects outside the journal that are in force in it; entries up to `tidied_seq`
+    hold nothing in force.
 
     Raises StoreUnusableError for an object that is missing or has another size.
     """
-    entries = await list_all(rebuilt.view, layout.JOURNAL)
+    listed = await list_all(rebuilt.view, layout.JOURNAL)
+    entries = [info for info in listed if layout.is_ours(info.key)]
     places = (layout.parse_entry(info.key) for info in entries)
     seqs = {place[1] for place in places if place is not None}
     for seq in range(tidied_seq + 1, rebuilt.position.seq + 1):
@@ -77,7 +79,8 @@ async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq
             raise _missing(row.key, rebuilt.position.seq)
     found_objects = [*entries, *(outside[row.key] for row in rows)]
     for folder in (layout.SNAPSHOTS, layout.CLAIMS, layout.BASES):
-        found_objects += await list_all(rebuilt.view, folder)
+        listed = await list_all(rebuilt.view, folder)
+        found_objects += [info for info in listed if layout.is_ours(info.key)]
     return Needed(tuple(found_objects), min(tidied_seq, rebuilt.floor))
 
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from seb_appliance import limits, zstd
 from seb_appliance.clock import Clock
-from seb_appliance.errors import CorruptObjectError, StoreUnusableError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError, StoreUnusableError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import Position
 from seb_appliance.storage import layout
@@ -49,7 +49,7 @@ class SnapshotStore:
 
     async def list(self) -> list[SnapshotName]:
         """Every snapshot, oldest first. Raises StoreUnusableError for a key that is none."""
-        found = await list_all(self._store, layout.SNAPSHOTS)
+        found = await list_all(self._store, layout.SNAPSHOTS, most=limits.SMALL_FOLDER_OBJECTS_MAX)
         names = []
         for info in found:
             name = layout.parse_snapshot(info.key)
@@ -68,7 +68,8 @@ class SnapshotStore:
     async def fetch(self, name: SnapshotName, target: Path) -> None:
         """Write the snapshot's SQLite file to `target`; the caller removes it, also after an error.
 
-        Raises ObjectMissingError (removed since it was listed), CorruptObjectError.
+        Raises ObjectMissingError (removed since it was listed), CorruptObjectError,
+        ConfigurationError (the disk does not take it).
         """
         body = await self._store.get(name.key)
         await asyncio.to_thread(_unpack, name, body, target)
@@ -133,8 +134,10 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
     inflater = zstd.ZstdDecompressor()
     left = limits.SNAPSHOT_BYTES_MAX
     try:
-        # Only this user may read a state, whatever the umask.
-        with open(target, "wb", opener=partial(os.open, mode=0o600)) as file:
+        # Only this user may read a state, whatever the umask, and whoever made a file or a link of
+        # this name before.
+        target.unlink(missing_ok=True)
+        with open(target, "xb", opener=partial(os.open, mode=0o600)) as file:
             chunk = inflater.decompress(body, _CHUNK_BYTES)
             while chunk:
                 left -= len(chunk)
@@ -146,6 +149,11 @@ def _unpack(name: SnapshotName, body: bytes, target: Path) -> None:
                 chunk = b"" if inflater.eof else inflater.decompress(b"", _CHUNK_BYTES)
     except zstd.ZstdError as error:
         raise CorruptObjectError(f"{name.key} cannot be decompressed: {error}") from error
+    except OSError as error:
+        raise ConfigurationError(
+            f"cannot write {name.key} to {target} ({error.strerror}). Check the disk and its free "
+            "space."
+        ) from error
     if not inflater.eof:
         raise CorruptObjectError(f"{name.key} ends before its frame does")
 

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
 
+from seb_appliance import limits
 from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
@@ -35,12 +37,14 @@ from seb_appliance.storage.stores.object_store import (
     LocalStore,
     ObjectInfo,
     ObjectRange,
+    too_large,
 )
 
 T = TypeVar("T")
 
 THREADS: Final = 8
 TEMPORARY_FOLDER: Final = ".tmp"  # in the root: links must stay within one file system
+_TEMPORARY_NAME: Final = re.compile(r"[0-9a-f]{32}")
 _TEMPORARY: Final = os.fsencode(TEMPORARY_FOLDER) + b"/"
 # A retry cannot help: somebody must change the disk or its permissions.
 _DENIED: Final = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG}
@@ -66,15 +70,28 @@ def _temporary_file(folder: Path) -> Iterator[tuple[Path, int]]:
 
 
 def _remove_abandoned(folder: Path) -> None:
-    """Remove the temporary files of processes that died."""
-    for path in list(folder.iterdir()) if folder.exists() else ():
-        with contextlib.suppress(FileNotFoundError, BlockingIOError):
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                path.unlink()
-            finally:
-                os.close(file)
+    """Remove the temporary files of processes that died. Raises OSError for a symbolic link in
+    place of the folder: what is behind it is somebody else's."""
+    if folder.is_symlink():
+        raise OSError(errno.ELOOP, f"{folder.name} in it is a symbolic link")
+    try:
+        opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        with os.scandir(opened) as entries:
+            names = [entry.name for entry in entries if entry.is_file(follow_symlinks=False)]
+        for name in filter(_TEMPORARY_NAME.fullmatch, names):
+            with contextlib.suppress(FileNotFoundError, BlockingIOError):
+                flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+                file = os.open(name, flags, dir_fd=opened)
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    os.unlink(name, dir_fd=opened)
+                finally:
+                    os.close(file)
+    finally:
+        os.close(opened)
 
 
 def _write(file: int, data: memoryview) -> None:
@@ -244,12 +261,16 @@ class DirectoryStore(LocalStore):
 
     def _read(self, key: str, start: int, length: int | None) -> ObjectRange:
         _check_key(key)
-        file = os.open(self._root / key, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # A pipe at this place must not be waited for.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        file = os.open(self._root / key, flags)
         try:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode):
                 raise IsADirectoryError(errno.EISDIR, "not a regular file", key)
             size = status.st_size
+            if length is None and size > limits.OBJECT_BYTES_MAX:
+                raise too_large(key, size)
             end = size if length is None else min(start + length, size)
             return ObjectRange(data=_read_exactly(file, start, end), total_size=size)
         finally:

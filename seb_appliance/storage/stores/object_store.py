@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, Protocol, TypeVar
 
+from seb_appliance import limits
 from seb_appliance.clock import Clock
+from seb_appliance.errors import CorruptObjectError, StoreUnusableError
 
 T = TypeVar("T")
 
@@ -79,7 +81,8 @@ class ObjectStore(Protocol):
         """PUT, replacing an existing object, atomically and durably."""
 
     async def get(self, key: str) -> bytes:
-        """The whole object. Raises ObjectMissingError."""
+        """The whole object. Raises ObjectMissingError; CorruptObjectError if it has more than
+        OBJECT_BYTES_MAX."""
 
     async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
         """Bytes start ≤ i < start + length, fewer at the end of the object, none beyond it.
@@ -223,10 +226,21 @@ class DelayedStore(WrappedStore):
         return answer
 
 
-async def list_all(store: ObjectStore, prefix: str, after: str = "") -> list[ObjectInfo]:
-    """Every object under `prefix` that sorts after `after`, page by page."""
+def too_large(key: str, size: int) -> CorruptObjectError:
+    """`get` raises it instead of reading so much."""
+    return CorruptObjectError(
+        f"{key} has {size} bytes; none of ours has more than {limits.OBJECT_BYTES_MAX}"
+    )
+
+
+async def list_all(store: ObjectStore, prefix: str, *, most: int | None = None) -> list[ObjectInfo]:
+    """Every object under `prefix`, page by page. Raises StoreUnusableError for more than `most`."""
     found: list[ObjectInfo] = []
-    while page := await store.list_after(prefix, after):
+    while page := await store.list_after(prefix, found[-1].key if found else ""):
         found += page
-        after = page[-1].key
+        if most is not None and len(found) > most:
+            raise StoreUnusableError(
+                f"{store.description} lists more than {most:,} objects under {prefix}: no "
+                "appliance makes so many. Remove those that are not its own."
+            )
     return found

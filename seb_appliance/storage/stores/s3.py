@@ -14,9 +14,11 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import urlsplit
 
+from seb_appliance.clock import monotonic_s
 from seb_appliance.errors import ConfigurationError, StoreUncertainError
 from seb_appliance.failpoints import NO_FAILPOINTS, Failpoints
 from seb_appliance.storage.stores.object_store import Durability, ObjectInfo, ObjectRange, SignedPut
@@ -29,6 +31,23 @@ T = TypeVar("T")
 
 # Reads have their own threads: many slow reads must not delay an acknowledgement.
 OTHER_THREADS: Final = 4
+
+
+@dataclass(slots=True)
+class _Call(Generic[T]):
+    """A request, and the `thread` that makes it; 0 before and after."""
+
+    request: Callable[[S3Requests], T]
+    thread: int = 0
+    began_s: float = 0.0
+    body_bytes: int = 0
+
+    def expect(self, body_bytes: int) -> None:
+        self.body_bytes = body_bytes
+
+    def is_late(self, waiting_s: float) -> bool:
+        timeout_s = waiting_s + self.body_bytes / SLOWEST_BYTES_PER_S
+        return self.thread != 0 and monotonic_s() - self.began_s > timeout_s
 
 
 class S3Store:
@@ -58,6 +77,7 @@ class S3Store:
         self._wall_s = wall_s
         self._base = f"{prefix}/" if (prefix := options.prefix.strip("/")) else ""
         self.description = f"s3://{options.bucket}/{self._base}".rstrip("/")
+        self._waiting_s = options.connect_timeout_s + 2 * options.read_timeout_s
         self._requests: S3Requests | None = None
         self._connecting = threading.Lock()
         self._reads = ThreadPoolExecutor(options.threads, thread_name_prefix="s3-read")
@@ -89,7 +109,16 @@ class S3Store:
             )
 
     async def get(self, key: str) -> bytes:
-        return await self._run(self._reads, key, lambda s3: s3.get(key), None)
+        # Not bounded while it waits for a thread. How long the body may take, its size says.
+        call = _Call(lambda s3: s3.get(key, call.expect))
+        future = asyncio.get_running_loop().run_in_executor(self._reads, self._call, call)
+        try:
+            while not (await asyncio.wait({future}, timeout=self._waiting_s))[0]:
+                if call.is_late(self._waiting_s):
+                    raise self._cut_off(call, key)
+            return await future
+        finally:
+            future.cancel()
 
     async def get_range(self, key: str, start: int, length: int) -> ObjectRange:
         return await self._run(
@@ -120,9 +149,14 @@ class S3Store:
         return [warning for warning in (versioning, lifecycle) if warning]
 
     async def close(self) -> None:
-        """Wait for the current requests (each has a timeout), then end the threads."""
-        for executor in (self._others, self._reads):
-            await asyncio.to_thread(executor.shutdown, cancel_futures=True)
+        """Wait for the current requests, but not for answers that trickle, then end the threads."""
+        ends = [
+            asyncio.ensure_future(asyncio.to_thread(executor.shutdown, cancel_futures=True))
+            for executor in (self._others, self._reads)
+        ]
+        while (await asyncio.wait(ends, timeout=self._options.read_timeout_s))[1]:
+            if self._requests is not None:
+                self._requests.cut()
         if self._requests is not None:
             await self._requests.close()
 
@@ -131,29 +165,31 @@ class S3Store:
         executor: ThreadPoolExecutor,
         key: str,
         request: Callable[[S3Requests], T],
-        body_bytes: int | None = 0,
+        body_bytes: int = 0,
     ) -> T:
-        """Make one request in a thread. `body_bytes` None: the size is unknown.
+        """Make one request in a thread.
 
-        The sockets' timeouts apply between two bytes; this one bounds the whole request, and the
-        thread continues until its socket gives up. (Not `wait_for`: in Python 3.11 it swallows a
+        The sockets' timeouts apply between two bytes; this one bounds the whole request, which is
+        then cut off, for its thread to be free. (Not `wait_for`: in Python 3.11 it swallows a
         cancellation that coincides with the answer, and a stop would never end.)
         """
-        timeout_s: float | None = None
-        if body_bytes is not None:
-            options = self._options
-            waiting_s = options.connect_timeout_s + 2 * options.read_timeout_s
-            timeout_s = waiting_s + body_bytes / SLOWEST_BYTES_PER_S
-        future = asyncio.get_running_loop().run_in_executor(executor, self._call, request)
+        timeout_s = self._waiting_s + body_bytes / SLOWEST_BYTES_PER_S
+        call = _Call(request)
+        future = asyncio.get_running_loop().run_in_executor(executor, self._call, call)
         try:
             async with asyncio.timeout(timeout_s):
                 return await future
         except TimeoutError as error:
-            raise StoreUncertainError(
-                f"{key}: no answer from {self.description} within {timeout_s:.0f} s", key=key
-            ) from error
+            raise self._cut_off(call, key) from error
 
-    def _call(self, request: Callable[[S3Requests], T]) -> T:
+    def _cut_off(self, call: _Call[T], key: str) -> StoreUncertainError:
+        if call.thread and self._requests is not None:
+            self._requests.cut(call.thread)
+        return StoreUncertainError(
+            f"{key}: {self.description} did not answer in time, or too slowly", key=key
+        )
+
+    def _call(self, call: _Call[T]) -> T:
         with self._connecting:
             if self._requests is None:
                 from seb_appliance.storage.stores.s3_requests import S3Requests
@@ -165,4 +201,8 @@ class S3Store:
                     failpoints=self._failpoints,
                     wall_s=self._wall_s,
                 )
-        return request(self._requests)
+        call.thread, call.began_s = threading.get_ident(), monotonic_s()
+        try:
+            return call.request(self._requests)
+        finally:
+            call.thread = 0

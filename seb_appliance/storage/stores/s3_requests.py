@@ -15,19 +15,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from functools import partial
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import boto3.session
-from botocore.awsrequest import AWSPreparedRequest, AWSRequest, AWSResponse
+from botocore.awsrequest import AWSPreparedRequest, AWSRequest
 from botocore.config import Config
-from botocore.exceptions import ClientError, HTTPClientError
-from botocore.httpsession import URLLib3Session
+from botocore.exceptions import ClientError
 
 from seb_appliance import limits
 from seb_appliance.clock import monotonic_s
 from seb_appliance.errors import (
-    CorruptObjectError,
     ObjectExistsError,
     ObjectMissingError,
     StoreClockSkewError,
@@ -35,8 +32,9 @@ from seb_appliance.errors import (
 )
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.storage.stores import s3_answers
-from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange, SignedPut
+from seb_appliance.storage.stores.object_store import ObjectInfo, ObjectRange, SignedPut, too_large
 from seb_appliance.storage.stores.s3_puts import puts_like
+from seb_appliance.storage.stores.s3_sessions import BoundedSession
 from seb_appliance.storage.stores.s3_signing import SIGNER, SIGNING_TIME, URL_SIGNER
 
 if TYPE_CHECKING:
@@ -50,38 +48,6 @@ if TYPE_CHECKING:
     from seb_appliance.storage.stores.s3_options import S3Options
 
 _CONTENT_RANGE: Final = re.compile(r"bytes ([0-9]{1,19})-([0-9]{1,19})/([0-9]{1,19})")
-_STEP_BYTES: Final = 64 * limits.KIB
-
-
-class BoundedSession:
-    """botocore reads listings and errors to the end, however long they are. Here, reading one
-    raises HTTPClientError beyond STORE_ANSWER_BYTES_MAX."""
-
-    def __init__(self, session: URLLib3Session) -> None:
-        self.unbounded = session
-
-    def send(self, request: AWSPreparedRequest) -> AWSResponse:
-        is_object = request.stream_output
-        request.stream_output = True  # else the session itself would read it
-        answer = self.unbounded.send(request)
-        if not is_object or answer.status_code >= 300:
-            answer.raw = SimpleNamespace(stream=partial(_parts, answer.raw, request.url))
-        return answer
-
-    def close(self) -> None:
-        self.unbounded.close()
-
-
-def _parts(raw: Any, url: str) -> Iterator[bytes]:
-    left = limits.STORE_ANSWER_BYTES_MAX
-    while part := raw.read(_STEP_BYTES):
-        left -= len(part)
-        if left < 0:
-            raw.close()
-            raise HTTPClientError(
-                error=f"{url} answers more than {limits.STORE_ANSWER_BYTES_MAX} bytes"
-            )
-        yield part
 
 
 def connect(
@@ -91,8 +57,8 @@ def connect(
     failpoints: Failpoints,
     signing_time: Callable[[], str],
     on_answer: Callable[[Mapping[str, str]], None],
-) -> S3Client:
-    """A client that may be used by many threads. Makes no request.
+) -> tuple[S3Client, BoundedSession]:
+    """A client that may be used by many threads, and its session. Makes no request.
 
     `signing_time`: called before each request; `on_answer`: called with the headers of each answer.
     """
@@ -136,7 +102,7 @@ def connect(
     events.register("before-send.s3.PutObject", pass_half_sent)
     endpoint = cast("Any", client)._endpoint  # noqa: SLF001 - the only way to its session
     endpoint.http_session = BoundedSession(endpoint.http_session)
-    return client
+    return client, endpoint.http_session
 
 
 def _config(options: S3Options, connections: int) -> Config:
@@ -204,7 +170,7 @@ class S3Requests:
         self._where = f'bucket "{options.bucket}" at {options.endpoint_url or "AWS"}'
         self.date_ahead_s: float | None = None
         self._signing_offset_s = 0.0
-        self._client = connect(
+        self._client, self._session = connect(
             options,
             connections=connections,
             failpoints=failpoints,
@@ -251,16 +217,16 @@ class S3Requests:
             )
             _check_stored(answer, key)
 
-    def get(self, key: str) -> bytes:
+    def get(self, key: str, on_size: Callable[[int], None]) -> bytes:
+        """`on_size` is called before the body is read."""
         with self._meaning(key):
             answer = self._client.get_object(Bucket=self._bucket, Key=self._base + key)
-            if answer["ContentLength"] > limits.OBJECT_BYTES_MAX:
+            size = answer["ContentLength"]
+            if size > limits.OBJECT_BYTES_MAX:
                 answer["Body"].close()
-                raise CorruptObjectError(
-                    f"{key} has {answer['ContentLength']} bytes; none of ours has more than "
-                    f"{limits.OBJECT_BYTES_MAX}"
-                )
-            return _read_body(answer, key, answer["ContentLength"])
+                raise too_large(key, size)
+            on_size(size)
+            return _read_body(answer, key, size)
 
     def get_range(self, key: str, start: int, length: int) -> ObjectRange:
         assert start >= 0, start
@@ -365,6 +331,10 @@ class S3Requests:
             f"({', '.join(names)}): records would be lost"
         )
 
+    def cut(self, thread: int | None = None) -> None:
+        """End the request that this thread makes; None: all requests."""
+        self._session.cut(thread)
+
     async def close(self) -> None:
         if self._puts is not None:
             await self._puts.close()
@@ -464,9 +434,11 @@ def _page(
     ]
     previous = after
     for item, info in zip(found, page, strict=True):
-        if not item["Key"].startswith(base + prefix) or info.key <= previous:
+        is_below = item["Key"].startswith(base + prefix) and 0 <= info.size < 1 << 63
+        if not is_below or info.key <= previous:
             raise StoreUncertainError(
-                f"the store lists {item['Key']!r} under {base + prefix!r} after {previous!r}",
+                f"the store lists {item['Key']!r} ({info.size} bytes) under {base + prefix!r} "
+                f"after {previous!r}",
                 key=prefix,
             )
         previous = info.key

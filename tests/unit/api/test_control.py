@@ -9,7 +9,7 @@ import stat
 
 import pytest
 
-from seb_appliance.api.server.control import serve_control
+from seb_appliance.api.server.control import bind_control, serve_control
 from seb_appliance.errors import ConfigurationError, OverloadedError
 
 
@@ -41,7 +41,7 @@ HANDLERS = {"greet": greet, "refuse": refuse, "break-down": break_down}
 @pytest.fixture
 async def path(tmp_path):
     path = tmp_path / "control.sock"
-    server = await serve_control(path, HANDLERS)
+    server = await serve_control(bind_control(path), HANDLERS)
     yield path
     server.close()
 
@@ -90,7 +90,7 @@ async def test_a_line_that_is_too_long_is_hung_up_on(path):
 
 
 async def test_a_socket_that_was_left_behind_is_replaced(path):
-    server = await serve_control(path, {"greet": greet})
+    server = await serve_control(bind_control(path), {"greet": greet})
     assert (await exchange(path, b'{"command":"greet"}\n'))["ok"]
     server.close()
 
@@ -99,10 +99,10 @@ async def test_a_file_that_is_no_socket_stays(tmp_path):
     path = tmp_path / "control.sock"
     path.write_text("precious")
     with pytest.raises(ConfigurationError):
-        await serve_control(path, {})
+        bind_control(path)
     assert path.read_text() == "precious"
 
 
 async def test_a_path_too_long_for_a_socket_says_so(tmp_path):
     with pytest.raises(ConfigurationError, match="shorter path"):
-        await serve_control(tmp_path / ("x" * 120), {})
+        bind_control(tmp_path / ("x" * 120))

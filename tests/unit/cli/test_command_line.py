@@ -135,6 +135,20 @@ def test_what_fails_ends_with_one(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "no appliance runs" in capsys.readouterr().err
 
 
+def test_what_a_stranger_named_does_not_command_the_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "bucket" / "_seb" / "snapshots"
+    folder.mkdir(parents=True)
+    (folder.parent / "bucket.json").write_text(f'{{"bucket_id": "{"00" * 16}", "mode": "A"}}')
+    (folder / "\x1b]0;owned\x07").touch()
+    bucket = f"file:{folder.parents[1]}"
+    assert run(["restore", "--bucket", bucket, "--data", str(tmp_path / "data")]) == 74
+    told = capsys.readouterr().err
+    assert "snapshots/\\x1b]0;owned\\x07 is not a snapshot" in told
+    assert told.count("\n") == 1
+
+
 def test_an_interruption_is_quiet(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

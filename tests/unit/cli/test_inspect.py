@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 from crc32c import crc32c
 
-from seb_appliance import zstd
+from seb_appliance import limits, zstd
 from seb_appliance.cli import seb
 from seb_appliance.cli.commands.checks import describe
 from seb_appliance.cli.output import outline
@@ -153,6 +154,20 @@ BAD_OBJECTS = {
 def test_an_object_that_is_none_of_ours_is_refused(data: bytes) -> None:
     with pytest.raises(BadBatchError):
         describe(data)
+
+
+def test_a_snapshot_that_inflates_to_too_much_is_not_taken_in(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "SNAPSHOT_BYTES_MAX", 8 * limits.MIB)
+    bomb = zstd.compress(b"SQLite format 3\0" + bytes(64 * limits.MIB))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadBatchError, match="holds more than"):
+            describe(bomb)
+        assert tracemalloc.get_traced_memory()[1] < 4 * limits.MIB
+    finally:
+        tracemalloc.stop()
 
 
 def run(*arguments: str) -> str:

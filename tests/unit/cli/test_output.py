@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from seb_appliance.cli.output import moment, printable, size, span, table
+from seb_appliance.cli.output import moment, outline, say_json, size, span, table
+from seb_appliance.errors import printable
 
 
 def test_a_table_has_names_over_its_columns_and_numbers_to_the_right() -> None:
@@ -50,3 +53,15 @@ def test_durations_have_units(seconds: float, shown: str) -> None:
 def test_times_are_shown_to_the_second() -> None:
     assert moment("2026-11-21T10:00:00.000123Z") == "2026-11-21 10:00:00Z"
     assert moment(None) is None
+
+
+def test_neither_a_member_nor_its_value_can_command_the_terminal() -> None:
+    shown = outline({"headers": {"\x1b]0;x\x07": "\x1b[2J"}})
+    assert shown == "headers\n  \\x1b]0;x\\x07  \\x1b[2J"
+
+
+def test_json_of_a_name_that_is_no_unicode_is_json(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    say_json({"object": "a\udcff"})
+    assert json.loads(capfdbinary.readouterr().out) == {"object": "a\udcff"}

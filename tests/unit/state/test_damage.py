@@ -108,6 +108,10 @@ DAMAGE = {
     ),
     "view": _sql("CREATE VIEW v AS SELECT * FROM topics"),
     "virtual table": _sql("CREATE VIRTUAL TABLE v USING fts5(x)"),
+    "veiled table": _sql(
+        "PRAGMA writable_schema = ON; INSERT INTO sqlite_schema VALUES"
+        " ('table', 'v', 'v', 0, 'CREATE/**/VIRTUAL TABLE v USING fts5(x)')"
+    ),
     "table of somebody else": _sql("CREATE TABLE readings (at INTEGER PRIMARY KEY)"),
     "index of somebody else": _sql("CREATE INDEX i ON journal_entries (epoch)"),
     "column more": _sql("ALTER TABLE topics ADD COLUMN colour TEXT"),
@@ -151,7 +155,7 @@ async def test_a_damaged_snapshot_is_refused(
     await database.close()
 
 
-@pytest.mark.parametrize("what", ["trigger", "view", "virtual table"])
+@pytest.mark.parametrize("what", ["trigger", "view", "virtual table", "veiled table"])
 async def test_what_could_act_by_itself_is_refused_before_anything_is_read(
     path: Path, sound: str, what: str
 ) -> None:

@@ -22,3 +22,11 @@ def test_a_base_with_an_id_that_is_none_is_damage(field):
     body = encode_base(msgspec.structs.replace(base, **{field: "00"}))
     with pytest.raises(ValueError, match="an id has the wrong length"):
         decode_base(body, Claim(2, b"w" * 16))
+
+
+@pytest.mark.parametrize("previous", [Claim(2, b"w" * 16), Claim(3, b"v" * 16)])
+def test_a_base_that_names_no_earlier_writer_is_damage(previous):
+    """A chain of such bases has no end."""
+    body = encode_base(make_base(Claim(2, b"w" * 16), previous, ORIGIN, b"b" * 16))
+    with pytest.raises(ValueError, match="names a later writer"):
+        decode_base(body, Claim(2, b"w" * 16))

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import resource
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -14,12 +15,23 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits, zstd
-from seb_appliance.errors import CorruptObjectError, StoreError, StoreUncertainError
+from seb_appliance.errors import (
+    ConfigurationError,
+    CorruptObjectError,
+    StoreError,
+    StoreUncertainError,
+    StoreUnusableError,
+)
 from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.bases import list_claims
+from seb_appliance.storage.journal.claims import Claimant
+from seb_appliance.storage.journal.replay import Replay
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import SnapshotName
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import ObjectInfo
 from seb_appliance.storage.stores.s3 import S3Store
 from seb_appliance.storage.stores.s3_options import S3Options
 from tests.support.fakes import FakeClock
@@ -179,3 +191,79 @@ async def test_a_snapshot_that_is_none_or_inflates_to_too_much_is_refused(
         tracemalloc.stop()
     assert target.stat().st_size <= limits.SNAPSHOT_BYTES_MAX
     assert target.stat().st_mode & 0o077 == 0, "it is for nobody else"
+
+
+async def test_a_snapshot_that_the_disk_does_not_take_is_told_so(tmp_path: Path) -> None:
+    """`seb serve` said that it cannot write to stdout."""
+    store, body = MemoryStore(), frames([limits.MIB])
+    snapshots = SnapshotStore(RetryingStore(store, FakeClock(), lambda: 0.5), NO_FAILPOINTS)
+    name = SnapshotName(7, hashlib.sha256(body).hexdigest()[:16])
+    await store.put(name.key, body)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(ConfigurationError, match="free space"):
+            await snapshots.fetch(name, tmp_path / "fetched")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+async def test_a_snapshot_is_written_to_no_file_of_somebody_else(tmp_path: Path) -> None:
+    store, target, theirs = MemoryStore(), tmp_path / "fetched", tmp_path / "theirs"
+    snapshots = SnapshotStore(RetryingStore(store, FakeClock(), lambda: 0.5), NO_FAILPOINTS)
+    body = frames([100])
+    name = SnapshotName(7, hashlib.sha256(body).hexdigest()[:16])
+    await store.put(name.key, body)
+    theirs.write_text("precious")
+    for plant in (target.symlink_to, target.hardlink_to):
+        plant(theirs)
+        await snapshots.fetch(name, target)
+        assert theirs.read_text() == "precious"
+        assert (target.read_bytes(), target.stat().st_mode & 0o077) == (bytes(100), 0)
+        target.unlink()
+
+
+class Endless(MemoryStore):
+    """Lists one more page, whatever it is asked for."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self._name = name
+
+    async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
+        first = int(after.removeprefix(prefix)[:20] or 0)
+        return [ObjectInfo(prefix + self._name.format(first + i), 1) for i in range(1, limit + 1)]
+
+
+async def test_a_listing_that_goes_on_and_on_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the folders that are read whole at a start."""
+    monkeypatch.setattr(limits, "SMALL_FOLDER_OBJECTS_MAX", 3_000)
+    store = Endless("{:020d}-0123456789abcdef.sqlite.zst")
+    retrying = RetryingStore(store, FakeClock(), lambda: 0.5)
+    with pytest.raises(StoreUnusableError, match="more than 3,000 objects"):
+        await SnapshotStore(retrying, NO_FAILPOINTS).list()
+    with pytest.raises(StoreUnusableError, match="more than 3,000 objects"):
+        await list_claims(retrying, layout.CLAIMS)
+
+
+async def test_a_claim_above_which_none_can_be_is_named() -> None:
+    """A start stored one with a digit too many, and asked for that to be removed."""
+    store = MemoryStore()
+    claimant = Claimant(RetryingStore(store, FakeClock(), lambda: 0.5), FakeClock(), NO_FAILPOINTS)
+    theirs = layout.Claim(9_999_999_999, b"f" * 16)
+    with pytest.raises(StoreUnusableError, match=f"{layout.claim_key(theirs)} is no appliance's"):
+        await claimant.claim_above([theirs], b"w" * 16)
+    assert await store.list_after("") == []
+
+
+async def test_a_journal_that_is_listed_without_end_holds_up_no_start() -> None:
+    store = Endless("{:020d}.seb")
+    replay = Replay(
+        RetryingStore(store, FakeClock(), lambda: 0.5),
+        None,  # type: ignore[arg-type]
+        FakeClock(),
+        NO_FAILPOINTS,
+        lambda *_: None,
+    )
+    await replay.expect(layout.JOURNAL, layout.create_only_key(1))
+    assert replay.expected == 1_000_000

@@ -42,3 +42,9 @@ def test_our_keys_have_one_order_by_bytes_and_folder_by_folder(mode: Mode) -> No
     ]
     keys += [layout.segment_key(topic, 1, 2, 3, bytes(8)) for topic in (1, 2, 10, 19, 100)]
     assert sorted(keys) == sorted(keys, key=lambda key: key.split("/"))
+
+
+def test_an_entry_of_a_number_that_no_state_can_hold_is_none() -> None:
+    """One such object ended `seb fsck` with a traceback."""
+    assert layout.parse_entry(layout.create_only_key((1 << 63) - 1)) == (None, (1 << 63) - 1)
+    assert layout.parse_entry(layout.create_only_key(1 << 63)) is None

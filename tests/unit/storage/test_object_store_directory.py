@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.errors import (
+    CorruptObjectError,
     ObjectExistsError,
     ObjectMissingError,
     StoreDeniedError,
@@ -256,3 +259,44 @@ async def test_requests_run_beside_each_other(store: DirectoryStore) -> None:
     await asyncio.gather(*(store.create(f"many/{number}", body) for number in range(50)))
     parts = await asyncio.gather(*(store.get_range(f"many/{n}", 5, 10) for n in range(50)))
     assert {part.data for part in parts} == {b"x" * 10}
+
+
+async def test_a_file_that_is_larger_than_any_of_ours_is_not_read(
+    store: DirectoryStore, tmp_path: Path
+) -> None:
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(limits.OBJECT_BYTES_MAX + 1)
+    with pytest.raises(CorruptObjectError, match="none of ours has more"):
+        await store.get("large")
+    assert (await store.get_range("large", 0, 4)).data == bytes(4)
+
+
+async def test_a_start_removes_only_temporary_files_and_waits_for_no_pipe(tmp_path: Path) -> None:
+    """A bucket may be shared: what lies in the folder of temporary files, or behind a link in its
+    place, may be somebody else's."""
+    root, theirs = tmp_path / "bucket", tmp_path / "theirs"
+    (root / ".tmp").mkdir(parents=True)
+    theirs.mkdir()
+    for folder in (root / ".tmp", theirs):
+        (folder / ("0" * 32)).touch()
+        (folder / "letter.txt").touch()
+        os.mkfifo(folder / ("1" * 32))
+        (folder / ("2" * 32)).symlink_to(tmp_path)
+    async with asyncio.timeout(10):
+        await (await asyncio.to_thread(DirectoryStore, root)).close()
+    assert not (root / ".tmp" / ("0" * 32)).exists()
+    assert (root / ".tmp" / "letter.txt").exists()
+    shutil.rmtree(root / ".tmp")
+    (root / ".tmp").symlink_to(theirs)
+    with pytest.raises(OSError, match="symbolic link"):
+        DirectoryStore(root)
+    assert len(list(theirs.iterdir())) == 4
+
+
+async def test_a_pipe_is_no_object_and_is_not_waited_for(
+    store: DirectoryStore, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    async with asyncio.timeout(10):
+        with pytest.raises(ObjectMissingError):
+            await store.get("pipe")

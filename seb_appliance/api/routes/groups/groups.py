@@ -1,8 +1,8 @@
 """`/v1/groups`, `/v1/groups/{group}` and its reset; and what an API key may do with a group.
 
 The topics of a group are those on which it has an offset. A key that may use one of them may use
-the group. Any key with a grant for its name may use a group without topics. Refusals name only
-topics that the caller named.
+the group. A group without topics belongs to its members (of the Kafka protocol), and without
+members to any key with a grant for its name. Refusals name only topics that the caller named.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from seb_appliance.api.routes.route import (
     route,
 )
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.groups.consumer_groups import Sees
+from seb_appliance.broker.groups.consumer_groups import Owns, Sees
 from seb_appliance.broker.groups.groups import (
     GroupTopicView,
     GroupView,
@@ -191,15 +191,25 @@ def group_sees(broker: Broker, key: ApiKeyView) -> Sees:
     return sees
 
 
+def group_owns(broker: Broker, key: ApiKeyView) -> Owns:
+    """Whose groups the caller sees as its own."""
+    return lambda owner: owner == key.api_key_id or broker.may(key, "admin")
+
+
 async def authorize_group(broker: Broker, key: ApiKeyView, operation: str, group: str) -> None:
-    """A grant on one of the topics that the group stands on. Raises ForbiddenError."""
+    """A grant on one of the topics that the group stands on, or that its members subscribe to.
+    Raises ForbiddenError."""
     broker.authorize(key, operation, group=group)
     none = True
     async for topic in in_slices(broker.groups.stands_on(group)):
         none = False
         if broker.may(key, operation, topic, group):
             return
-    if not none:
+
+    def sees(group: str, topic: str | None) -> bool:
+        return broker.may(key, operation, topic, group)
+
+    if not none or not await broker.groups.is_open_to(group, sees, group_owns(broker, key)):
         raise broker.access.no_grant(key, operation, None, group)
 
 
@@ -232,7 +242,7 @@ async def check_seen(broker: Broker, key: ApiKeyView, group: str) -> None:
     async for topic in in_slices(broker.groups.stands_on(group)):
         if sees(group, topic):
             return
-    if not none:
+    if not none or not await broker.groups.is_open_to(group, sees, group_owns(broker, key)):
         raise no_such_group(group)
 
 
@@ -340,7 +350,10 @@ async def list_groups(ctx: RequestContext) -> object:
     if after:
         check_group_name(after)
     views, next_after = await ctx.broker.groups.page(
-        after, most, group_sees(ctx.broker, ctx.call.key)
+        after,
+        most,
+        group_sees(ctx.broker, ctx.call.key),
+        group_owns(ctx.broker, ctx.call.key),
     )
     return GroupsOut([GroupSummary(*_summary(v)) for v in views], next_after)
 
@@ -358,7 +371,8 @@ async def get_group(ctx: RequestContext) -> object:
     sees = group_sees(ctx.broker, ctx.call.key)
     if not sees(ctx.group, None):
         ctx.broker.authorize(ctx.call.key, "consume", group=ctx.group)
-    view = await ctx.broker.groups.describe(ctx.group, sees)
+    owns = group_owns(ctx.broker, ctx.call.key)
+    view = await ctx.broker.groups.describe(ctx.group, sees, owns)
     found = await ctx.broker.groups.membership(ctx.group, sees)
     membership = msgspec.convert(found, MembershipOut | None, from_attributes=True)
     return GroupOut(*_summary(view), list(map(_topic_out, view.topics)), membership)

@@ -6,6 +6,7 @@ It does one step at a time. Topics never wait for it: while it fails, tables fal
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -52,9 +53,11 @@ class TableKeeper(Job):
         writer: TableWriter,
         tidying: Tidying,
         cleaner: BucketCleaner,
+        confirm_in_force: Callable[[], Awaitable[None]],
         clock: Clock,
         failpoints: Failpoints,
     ) -> None:
+        """`confirm_in_force`: of the journal."""
         self.counters = TableCounters()
         self.doing = self.failure = ""
         self.writer = writer
@@ -62,6 +65,7 @@ class TableKeeper(Job):
         self._commits = commits
         self._tidying = tidying
         self._cleaner = cleaner
+        self._confirm_in_force = confirm_in_force
         self._clock = clock
         self._failpoints = failpoints
         self._worked_s = 0.0
@@ -114,6 +118,8 @@ class TableKeeper(Job):
     async def _print(self, job: PrintJob) -> bool:
         head = job.head
         self.doing = f"printing the metadata of table {head.definition.name}"
+        # Readers follow the hint, which is replaced: one who was taken over would set it back.
+        await self._confirm_in_force()
         self._commits.notes(head.table_id).looked_s = self._clock.monotonic_s()
         try:
             printed = await self.writer.print(job)

@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from seb_appliance import limits
-from seb_appliance.api.routes.groups.groups import authorize_group
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.groups.groups import Committed
 from seb_appliance.broker.shares import Reservation
-from seb_appliance.errors import ForbiddenError, SebError
+from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.answers import by_partition
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
+from seb_appliance.protocols.kafka.group_grants import may_use
 from seb_appliance.protocols.kafka.group_names import group_of
 from seb_appliance.protocols.kafka.partitions import partition_of, topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
@@ -39,11 +39,9 @@ async def may_commit(server: Server, request: Request, group: str, asked: Asked)
     for name in {name for name, _ in asked.values()}:
         if not request.may("consume", name, group):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
-    if not server.broker.groups.stands_on_one_of(group, asked.keys()):
-        try:
-            await authorize_group(server.broker, request.caller.key, "consume", group)
-        except ForbiddenError:
-            return ErrorCode.GROUP_AUTHORIZATION_FAILED
+    is_its = server.broker.groups.stands_on_one_of(group, asked.keys())
+    if not is_its and not await may_use(server, request, group):
+        return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return ErrorCode.NONE
 
 

@@ -36,6 +36,12 @@ class KnownMembers:
     def count_of(self, group: str) -> int:
         return self._coordinator.members_of(group)
 
+    def owners(self, group: str) -> Iterator[tuple[str, list[str]]]:
+        for owner, metadata in self._coordinator.owners(group):
+            found = _read(_SUBSCRIPTION, metadata)
+            topics = [] if found is None else found["topics"]
+            yield owner, [name for name in topics if len(name) <= limits.NAME_LENGTH_MAX]
+
     def membership(self, group: str) -> Membership | None:
         found = self._coordinator.describe(group)
         if found is None or not found.members:
@@ -56,12 +62,6 @@ def _member(one: DescribedMember, *, consumes: bool) -> GroupMember:
         None if subscription is None else sorted(subscription["topics"]),
         None if assignment is None else sorted(_topics(assignment["partitions"])),
     )
-
-
-def subscribed_of(metadata: bytes) -> list[str]:
-    """The topics that a member subscribes to; none if it does not say so as consumers do."""
-    found = _read(_SUBSCRIPTION, metadata)
-    return [] if found is None else list(found["topics"])
 
 
 def _topics(assigned: list[Message]) -> Iterator[str]:
