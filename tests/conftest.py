@@ -6,6 +6,8 @@ from __future__ import annotations
 import gc
 import signal
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -31,10 +33,29 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 FOREIGN_SERVERS = SERVERS.keys() - {"moto"}
+CHOSEN = ("slow", "alone", "measured")
+
+
+@cache
+def _names(path: Path, marker: str) -> bool:
+    """Whether the file, or the conftest.py beside it, names the marker."""
+    files = (path, path.with_name("conftest.py"))
+    return any(f"mark.{marker}" in file.read_text("utf-8") for file in files if file.exists())
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Four of five files have no slow test, and each process would import them all."""
+    asked, *more = config.option.markexpr.split() or [""]
+    if asked not in CHOSEN or "or" in more or collection_path.suffix != ".py":
+        return None
+    return None if _names(collection_path, asked) else True
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """A test that takes another project's S3 server is for `make neighbours`."""
+    for mark in item.iter_markers():  # without this, `make slow` would leave it out and say nothing
+        if mark.name in CHOSEN and not _names(item.path, mark.name):
+            raise pytest.UsageError(f"{item.nodeid}: its file does not name mark.{mark.name}")
     if item.get_closest_marker("slow") is None:
         return
     fixtures = set(getattr(item, "fixturenames", ()))

@@ -9,5 +9,5 @@ fi
 rm -rf .state/readers
 mkdir -p .state
 sh .ci/make-venv "${PYTHON:-python3}" .state/readers
-PIP_CONSTRAINT='' .state/readers/bin/python -m pip install --quiet -r tests/lake/readers.txt
+PIP_CONSTRAINT='' .state/readers/bin/python -m pip install --quiet --no-compile -r tests/lake/readers.txt
 cp tests/lake/readers.txt "$stamp"

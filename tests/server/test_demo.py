@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "package-log"
 pytestmark = pytest.mark.slow
 
 
+@cache
 def demo(*arguments: str) -> str:
+    """What it prints; run once with the same arguments."""
     finished = subprocess.run(
         [sys.executable, EXAMPLE / "demo.py", *arguments],
         cwd=EXAMPLE.parents[1],

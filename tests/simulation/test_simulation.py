@@ -25,6 +25,7 @@ SEEDS_TO_FIND = 1_200
 FIRST_SEEDS = {
     "answers_waited_for_a_while_only": 46,
     "entries_that_came_meanwhile_forgotten": 60,
+    "fork_boundary_ignored": 38,
     "imported_files_not_looked_for": 5,
     "queue_goes_on_before_it_is_stored": 475,
     "removal_told_before_it_is_stored": 14,

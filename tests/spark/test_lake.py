@@ -1,7 +1,8 @@
 """Other engines read each record of a lake once, whenever the job that writes it is killed.
 
 Only a job that is killed needs a process and a JVM, which take seconds to start. The runs after the
-kill use the session of the other tests, except one of each job."""
+kill use the session of the other tests, except one of each job; so do runs that a test stops where
+the job cleans nothing up."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark_seb.errors import LakeError
 from pyspark_seb.jobs.frame import Progress, Result
+from pyspark_seb.jobs.steps import pulling
 
 from tests.spark.conftest import START_US, House
 from tests.spark.jobs import (
@@ -53,9 +55,20 @@ class Job:
     def run_as_process(self) -> None:
         assert run_as_process(self._house, self._name, *self._arguments) == 0
 
-    def killed_at(self, module: str, name: str, calls: int = 1) -> None:
+    def killed_at(self, module: str, name: str, calls: int) -> None:
         before = ("-c", KILLED, module, name, str(calls))
         assert run_as_process(self._house, self._name, *self._arguments, before=before) == -9
+
+    def stopped_before_it_commits(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """On its way out it closes its connections, and touches no file and no offset."""
+
+        def stop(*_: object) -> None:
+            raise Stopped
+
+        with monkeypatch.context() as patched:
+            patched.setattr(pulling, "finish", stop)
+            with pytest.raises(Stopped):
+                self.run()
 
     def killed_when(self, seen: Callable[[], object]) -> None:
         process = subprocess.Popen(
@@ -126,13 +139,13 @@ def test_a_job_that_is_killed_between_two_renames_is_finished_by_the_next(
     assert list(tmp_path.glob(".lake.unfinished/*/*")) == []
 
 
-def test_records_that_are_lost_after_a_kill_are_neither_doubled_nor_taken_back(
-    spark, house, tmp_path
+def test_records_that_are_lost_after_a_stop_are_neither_doubled_nor_taken_back(
+    spark, house, tmp_path, monkeypatch
 ) -> None:
     topic = house.name()
     house.produce(topic, 2_000)
     job = Job(spark, house, "pull", topic, tmp_path / "lake")
-    job.killed_at("pyspark_seb.jobs.steps.pulling", "finish")
+    job.stopped_before_it_commits(monkeypatch)
     house.trim(topic, 500)
     house.produce(topic, 1_000)
     for _ in range(2):
@@ -141,14 +154,14 @@ def test_records_that_are_lost_after_a_kill_are_neither_doubled_nor_taken_back(
 
 
 def test_records_that_were_lost_at_first_are_not_doubled_by_the_next_run(
-    spark, house, tmp_path
+    spark, house, tmp_path, monkeypatch
 ) -> None:
     topic = house.name()
     house.produce(topic, 2_000)
     house.commit(f"of-{topic}", topic, 100)
     house.trim(topic, 500)
     job = Job(spark, house, "pull", topic, tmp_path / "lake", "--skip-lost")
-    job.killed_at("pyspark_seb.jobs.steps.pulling", "finish")
+    job.stopped_before_it_commits(monkeypatch)
     house.trim(topic, 700)
     job.run()
     assert job.read() == list(range(500, 2_000))

@@ -23,6 +23,8 @@ from pyspark_seb import DefaultSource
 url, token_file, topic = sys.argv[1:]
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
 builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.memory", "512m")
+small = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+builder = builder.config("spark.driver.extraJavaOptions", small)
 spark = builder.getOrCreate()
 spark.dataSource.register(DefaultSource)
 spark.read.format("seb").options(url=url, tokenFile=token_file, topics=topic).load().count()

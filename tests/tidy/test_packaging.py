@@ -20,6 +20,18 @@ def requirements() -> list[str]:
     return [re.split(r"[\[<>=; ]", line)[0].lower().replace("_", "-") for line in listed]
 
 
+def test_what_spark_needs_is_installed_beside_it() -> None:
+    """The Makefile installs Spark in a process of its own, and not the part that names it."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    (beside,) = re.findall(r"^BESIDE_SPARK := \.\[(.*)\]$", makefile, re.MULTILINE)
+    (parts,) = re.findall(r"^TEST_PARTS := \.\[(.*)\]$", makefile, re.MULTILINE)
+    assert {*beside.split(","), "spark"} == {*parts.split(",")}
+    extras = PROJECT["project"]["optional-dependencies"]
+    installed = [line for part in beside.split(",") for line in extras[part]]
+    names = {re.split(r"[<>=;]", line)[0] for line in installed}
+    assert {re.split(r"[<>=;]", line)[0] for line in extras["spark"]} - names == {"pyspark"}
+
+
 def test_the_wheel_carries_what_lies_beside_the_package() -> None:
     forced = BUILD["wheel"]["force-include"]
     assert forced == {
