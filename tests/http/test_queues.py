@@ -256,3 +256,32 @@ async def test_a_queue_without_a_topic_yet_is_for_those_who_may_use_what_it_will
             assert (await b.get("/v1/queues")).json()["queues"] == []
             assert (await a.get("/v1/queues/q")).json()["settings"]["topics"] == wanted["topics"]
             assert (await a.post("/v1/queues/q/take", json={})).json() == {"records": []}
+
+
+async def test_a_queue_that_others_made_meanwhile_is_not_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with running_appliance(tmp_path / "data") as seb:
+        own = await key_for(seb, "own.**", "manage", "consume")
+        others = await key_for(seb, "their.**", "manage", "consume")
+        arrived, go_on = asyncio.Event(), asyncio.Event()
+        create, put = seb.appliance.store.create, seb.appliance.broker.queues.put
+
+        async def late(name: str, body: bytes) -> None:
+            arrived.set()
+            await go_on.wait()
+            await create(name, body)
+
+        async def noted(*args: Any) -> bool:
+            go_on.set()
+            return await put(*args)
+
+        async with seb.client_with(own["secret"]) as a, seb.client_with(others["secret"]) as b:
+            monkeypatch.setattr(seb.appliance.store, "create", late)
+            ours = asyncio.create_task(a.put("/v1/queues/q", json={"topics": ["own.a"]}))
+            await arrived.wait()  # it is not stored yet
+            monkeypatch.setattr(seb.appliance.broker.queues, "put", noted)
+            theirs = await b.put("/v1/queues/q", json={"topics": ["their.a"]})
+            assert ((await ours).status_code, theirs.status_code) == (201, 404)
+            settings = (await a.get("/v1/queues/q")).json()["settings"]
+            assert settings["topics"] == ["own.a"]

@@ -6,7 +6,7 @@ sealed, so that many acknowledgements cost no more than one.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,6 +31,15 @@ _ITEM_BYTES: Final = 24  # of a range or a failure, in a window
 class AdmittedQueue:
     settings: QueueSettings
     owner: str
+
+
+Check = Callable[[AdmittedQueue | None], None]
+"""Whether this one may be replaced. It is asked when the change is decided: what was there when the
+request came may be another one by now."""
+
+
+def any_may(_known: AdmittedQueue | None) -> None:
+    """Who may change every queue, or was asked just now."""
 
 
 def no_such_queue(name: str) -> QueueNotFoundError:
@@ -69,16 +78,18 @@ class QueueAdmission:
         owner: str,
         joined: Iterable[str],
         left: Collection[int],
+        check: Check,
     ) -> bool:
         """Whether the queue is new. `joined`: topics that it did not read before. Raises
         Refusal."""
         known = self._ahead.get(name)
-        if known is None:
-            try:
+        try:
+            check(known)
+            if known is None:
                 self._shares.take(owner, 1)
-            except SebError as error:
-                raise Refusal(error, None) from None
-        else:
+        except SebError as error:
+            raise Refusal(error, None) from None
+        if known is not None:
             owner = known.owner
         starts = []
         for topic in filter(None, map(self._topics.find, joined)):

@@ -24,7 +24,7 @@ from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.groups.groups import Lag
 from seb_appliance.broker.meeting import Meetings
 from seb_appliance.broker.queues.acknowledging import AckTogether
-from seb_appliance.broker.queues.admission import QueueAdmission, no_such_queue
+from seb_appliance.broker.queues.admission import Check, QueueAdmission, any_may, no_such_queue
 from seb_appliance.broker.queues.burial import Burial
 from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.queues.live_queue import LiveQueue, Taken, Tools
@@ -164,9 +164,11 @@ class WorkQueues:
         """Those that are in use since the start."""
         return list(self._live.values())
 
-    async def put(self, name: str, settings: QueueSettings, by: Actor = THE_APPLIANCE) -> bool:
+    async def put(
+        self, name: str, settings: QueueSettings, by: Actor = THE_APPLIANCE, check: Check = any_may
+    ) -> bool:
         """Make or change it; whether it is new. All leases end where `topics` or `ordering` change.
-        Raises BadNameError, BadParameterError, BadRequestError, ShareExceededError."""
+        Raises BadNameError, BadParameterError, BadRequestError, ShareExceededError, as `check`."""
         check_topic_name(name, "queue")
         patterns = _checked(settings)
         former = self._admission.find(name)
@@ -178,10 +180,8 @@ class WorkQueues:
                 if not before.cover(topic):
                     joined.append(topic)
         if matched > limits.QUEUE_TOPICS_MAX:
-            raise BadRequestError(
-                f"The queue would read {matched} topics; at most {limits.QUEUE_TOPICS_MAX} are "
-                "possible."
-            )
+            most = limits.QUEUE_TOPICS_MAX
+            raise BadRequestError(f"The queue would read {matched} topics; at most {most} can be.")
         made = False
 
         def admit(window: Window) -> Action:
@@ -195,7 +195,7 @@ class WorkQueues:
                 and not patterns.cover(topic.name)
                 and topic.name != settings.dead_letter  # it knows what was redriven
             ]
-            made = self._admission.admit_set(window, name, settings, by.owner, joined, left)
+            made = self._admission.admit_set(window, name, settings, by.owner, joined, left, check)
             if live is not None:
                 if _reads_alike(live.settings, settings):
                     live.settings = live.deliveries.settings = settings

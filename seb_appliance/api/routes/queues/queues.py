@@ -20,7 +20,7 @@ from seb_appliance.api.routes.route import (
     no_content,
     route,
 )
-from seb_appliance.broker.queues.admission import no_such_queue
+from seb_appliance.broker.queues.admission import AdmittedQueue, no_such_queue
 from seb_appliance.broker.queues.progress import Queue
 from seb_appliance.broker.queues.views import QueueView
 from seb_appliance.broker.topics.names import samples_of
@@ -235,9 +235,15 @@ async def set_queue(ctx: RequestContext) -> object:
     if settings.dead_letter is not None:
         ctx.broker.authorize(ctx.call.key, "produce", settings.dead_letter)
     queues = ctx.broker.queues
-    if any(known.name == queue for known in queues.all()):
+    before = next((known.settings for known in queues.all() if known.name == queue), None)
+    if before is not None:
         await authorize_queue(ctx, "manage")
-    made = await queues.put(queue, settings, ctx.call.actor)
+
+    def check(known: AdmittedQueue | None) -> None:
+        if known is not None and known.settings != before and known.owner != ctx.call.owner:
+            raise no_such_queue(queue)  # it was not when this request came
+
+    made = await queues.put(queue, settings, ctx.call.actor, check)
     return json_answer(201 if made else 200, _out(queues.get(queue)))
 
 
