@@ -13,9 +13,12 @@ from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
+from tests.support.forked import ForkedProcess
+from tests.support.process import Starting
 from tests.support.servers.s3_server import free_port
 
 READY_S_MAX = 60
+SEB = (sys.executable, "-m", "seb_appliance")
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
 
 
@@ -23,7 +26,7 @@ ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.sta
 class Serving:
     """`output`: where stdout and stderr go."""
 
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedProcess
     port: int
     data: Path
     output: Path
@@ -67,25 +70,31 @@ class Serving:
 def serving(
     folder: Path,
     *flags: str,
-    seb: Sequence[str] = (sys.executable, "-m", "seb_appliance"),
+    seb: Sequence[str] = SEB,
     data: str = "local",
     cwd: Path | None = None,
     port: int = 0,
     failpoint: str = "",
 ) -> Iterator[Serving]:
     """An appliance on `folder`/bucket that is ready; killed at the end if it still runs.
-    `port` 0: a free one. `failpoint`: where it kills itself, as `K10:kill:1`."""
+    `port` 0: a free one. `failpoint`: where it kills itself, as `K10:kill:1`. A fork
+    (tests/support/forked.py) unless `seb` or `cwd` say what starts, or Starting.anew."""
     port, output = port or free_port(), folder / f"{data}.output"
-    command = [*seb, "serve", "--bucket", f"file:{folder / 'bucket'}"]
-    command += ["--data", str(folder / data), "--port", str(port), *flags]
+    arguments = ["serve", "--bucket", f"file:{folder / 'bucket'}"]
+    arguments += ["--data", str(folder / data), "--port", str(port), *flags]
+    environment = {**ENVIRONMENT, **({"SEB_FAIL": failpoint} if failpoint else {})}
+    process: subprocess.Popen[bytes] | ForkedProcess
     with output.open("wb") as sink:
-        process = subprocess.Popen(
-            command,
-            stdout=sink,
-            stderr=subprocess.STDOUT,
-            env={**ENVIRONMENT, **({"SEB_FAIL": failpoint} if failpoint else {})},
-            cwd=cwd,
-        )
+        if seb == SEB and cwd is None and not Starting.anew:
+            process = ForkedProcess(arguments, environment, sink.fileno())
+        else:
+            process = subprocess.Popen(
+                [*seb, *arguments],
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=cwd,
+            )
     try:
         running = Serving(process, port, folder / data, output)
         running.wait_until_ready()

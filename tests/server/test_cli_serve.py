@@ -12,7 +12,7 @@ import pytest
 
 from tests.server.serving import ENVIRONMENT, Serving, serving
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_users_start_it")]
 RECORDS = "/v1/topics/greetings/records"
 
 

@@ -22,7 +22,7 @@ LANGUAGES = {
     "go": ("go", "run", "quick.go", "0 hello from Go"),
 }
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_users_start_it")]
 
 
 @pytest.mark.parametrize("language", LANGUAGES)

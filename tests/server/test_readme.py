@@ -14,7 +14,7 @@ from tests.server.serving import serving
 
 README = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_users_start_it")]
 
 
 def first_block() -> list[str]:
