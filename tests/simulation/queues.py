@@ -4,6 +4,7 @@ its keys; no acknowledgement is lost. The proof's checker decides here, too."""
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterator
 from random import Random
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any, Literal
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.record_keys.queries import key_of
+from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import SebError
 from seb_appliance.formats.queues.queues import QueueSettings, RetryRule
 from tests.proof.check_queues import check_queues
@@ -52,6 +54,20 @@ async def _take(broker: Broker, most: int) -> list[Delivery]:
     return made
 
 
+async def _is_there(broker: Broker, place: Place) -> bool:
+    """Whether its topic still has the record."""
+    for topic in broker.queues.read_by(QUEUE) or ():
+        if topic.topic_id == place.topic_id:
+            try:
+                found = await broker.read(
+                    topic.name, ReadRequest(From(place.offset), max_records=1)
+                )
+            except SebError:
+                return False
+            return any(piece.batch.offsets()[piece.begin] == place.offset for piece in found.slices)
+    return False
+
+
 async def _end(broker: Broker, kind: str, tokens: list[str]) -> list[Any]:
     queues = broker.queues
     if kind == "ack":
@@ -71,6 +87,8 @@ class Workers:
         self._world = world
         self._draws = Random(world.draws.getrandbits(64))
         self._ports: dict[str, int] = {}
+        self._handed_out: defaultdict[tuple[int, str], set[Place]] = defaultdict(set)
+        self._too_early: list[Place] = []  # not settled when the next one of its key was out
 
     async def make_queue(self) -> None:
         while True:
@@ -89,7 +107,7 @@ class Workers:
     async def _some(self, name: str) -> None:
         most, call = self._draws.randint(1, 12), self._begin(name, "take")
         try:
-            taken, process = await self._world.ask(lambda broker: _take(broker, most))
+            taken, process = await self._world.ask(lambda broker: self._take(broker, most))
         except Failed:
             return
         self._answered(call, process)
@@ -100,6 +118,23 @@ class Workers:
             ends.setdefault(self._draws.choices(_ENDS, _OFTEN)[0], []).append(one)
         for kind, deliveries in ends.items():
             await self._ended(name, call.port, kind, deliveries)
+
+    async def _take(self, broker: Broker, most: int) -> list[Delivery]:
+        """When a record is handed out, those before it of its key are settled by what is stored, or
+        compacted away."""
+        taken = await _take(broker, most)
+        progress = broker.queues.get(QUEUE).progress if taken else {}
+        unsettled = list[Place]()
+        for place, key, _ in taken:
+            if key is not None:
+                before = self._handed_out[place.topic_id, key]
+                settled = progress[place.topic_id].settled if place.topic_id in progress else ()
+                unsettled += [one for one in before if one < place and one.offset not in settled]
+                before.add(place)
+        for place in unsettled:
+            if await _is_there(broker, place):
+                self._too_early.append(place)
+        return taken
 
     async def _ended(self, name: str, port: int, kind: str, deliveries: list[Delivery]) -> None:
         """Until it is answered."""
@@ -191,3 +226,5 @@ class Workers:
         )
         for one in check_queues(evidence):
             yield f"P18 {one.sentence}"
+        for place in self._too_early:
+            yield f"P18 what settled {place} was not stored when the next of its key was handed out"
