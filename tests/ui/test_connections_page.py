@@ -34,6 +34,10 @@ class Port:
     def count_of(self, group: str) -> int:
         return self.count if group == "packers" else 0
 
+    def owners(self, group: str) -> Iterator[tuple[str, list[str]]]:
+        if group == "packers":
+            yield "key", ["orders.eu"]
+
     def membership(self, group: str) -> Membership | None:
         if group != "packers":
             return None
