@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 
 from seb_appliance import setting_sources
+from seb_appliance.api.server.control import bind_control
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import StoreUnusableError
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -64,11 +65,11 @@ async def test_a_standby_that_loses_track_begins_anew(
 
     monkeypatch.setattr(Appliance, "open_standby", open_standby)
     stop: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    listener = socket.create_server(("127.0.0.1", 0))
-    shown = io.StringIO()
+    listener, settings = socket.create_server(("127.0.0.1", 0)), chosen(tmp_path, "standby")
+    control, shown = bind_control(settings.data / "control.sock"), io.StringIO()
     nobody = ServiceManager("", None, SystemClock())
     serving = process._Process(
-        chosen(tmp_path, "standby"), listener, Console(file=shown), NO_FAILPOINTS, stop, nobody
+        settings, listener, control, Console(file=shown), NO_FAILPOINTS, stop, nobody
     )
     following = asyncio.create_task(process._follow(serving))
     try:
@@ -86,4 +87,5 @@ async def test_a_standby_that_loses_track_begins_anew(
         assert shown.getvalue().count("follows the writer") == 2
     finally:
         listener.close()
+        control.close()
         await writer.close()
