@@ -443,6 +443,16 @@ def test_whoever_gave_a_record_back_at_another_appliance_may_be_told_that_its_le
     require(history)
 
 
+@pytest.mark.parametrize("taken_over", [True, False])
+def test_only_who_was_taken_over_may_let_a_revoked_key_in(taken_over: bool) -> None:
+    history = good()
+    let_in(history)
+    use = history.key_calls[-2]
+    if taken_over:
+        history.take_overs.append(TakeOver(use.port, use.sent_s - 1, use.answered_s))
+    assert {found.law for found in violations(history)} == (set() if taken_over else {"P16"})
+
+
 def test_who_is_stuck_is_told_before_the_logs_are_read() -> None:
     history = good()
     transform(history)

@@ -192,10 +192,12 @@ def _committed_offsets(evidence: Evidence) -> Iterator[Register]:
 
 
 def _api_keys(evidence: Evidence) -> Iterator[Register]:
-    """A use that was refused says nothing: there are other reasons for that."""
+    """A use that was refused says nothing: there are other reasons for that. Nor does one at an
+    appliance that was taken over."""
     calls: dict[str, list[Operation]] = defaultdict(list)
     for call in evidence.history.key_calls:
-        if call.outcome == "ok" and call.api_key_id:
+        told = call.kind != "use" or _in_force(evidence, call)
+        if call.outcome == "ok" and call.api_key_id and told:
             calls[call.api_key_id].append(Operation(*_times(call), call.kind))
     for api_key_id, operations in calls.items():
         yield Register(f"API key {api_key_id}", "key", operations)
