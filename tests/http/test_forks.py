@@ -6,6 +6,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.groups.admission import Commit
+from seb_appliance.broker.groups.consumer_groups import everybody
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.formats import batch
 from tests.http.test_live import followed
@@ -197,7 +198,7 @@ async def test_times_and_lags_go_through_what_is_shared(seb):
         Commit("g", {"timed.fork": 0}), seb.appliance.broker.pending.reserve(OPERATOR, 1)
     )
     assert described
-    view = await seb.appliance.broker.groups.describe("g", lambda *_: True)
+    view = await seb.appliance.broker.groups.describe("g", lambda *_: True, everybody)
     (lag,) = (topic.lag for topic in view.topics)
     assert lag.records == 2
     assert lag.bytes > own_bytes > 0

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from seb_appliance import limits
-from tests.support.appliance import running_appliance
+from tests.support.appliance import hold_creates, running_appliance
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -431,13 +431,6 @@ async def test_the_previous_secret_can_be_ended_without_a_new_one(seb):
 
 async def test_an_inlet_that_others_made_meanwhile_is_not_taken_over(seb, monkeypatch):
     """Whoever may manage its topic is asked again when the change is decided."""
-    arrived, go_on = asyncio.Event(), asyncio.Event()
-    create = seb.appliance.store.create
-
-    async def late(name, body):
-        arrived.set()
-        await go_on.wait()
-        await create(name, body)
 
     async def key(topics):
         body = {"name": "k", "grants": [{"operation": "manage", "topics": topics}]}
@@ -446,7 +439,7 @@ async def test_an_inlet_that_others_made_meanwhile_is_not_taken_over(seb, monkey
     settings = {"verify": {"scheme": "github"}}
     async with seb.client_with(await key("of-a.**")) as a, seb.client_with(await key("b.**")) as b:
         await a.put("/v1/topics/of-a.inlet")
-        monkeypatch.setattr(seb.appliance.store, "create", late)
+        arrived, go_on = hold_creates(seb, monkeypatch)
         theirs = asyncio.create_task(b.put("/v1/inlets/wanted", json=settings | {"topic": "b.new"}))
         await arrived.wait()  # their topic is being made
         own = settings | {"topic": "of-a.inlet", "secrets": [SECRET]}

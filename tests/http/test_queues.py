@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from seb_appliance import limits
-from tests.support.appliance import RunningAppliance, running_appliance
+from tests.support.appliance import RunningAppliance, hold_creates, running_appliance
 
 
 async def produced(seb: RunningAppliance, *values: str, topic: str = "t") -> None:
@@ -264,20 +264,14 @@ async def test_a_queue_that_others_made_meanwhile_is_not_replaced(
     async with running_appliance(tmp_path / "data") as seb:
         own = await key_for(seb, "own.**", "manage", "consume")
         others = await key_for(seb, "their.**", "manage", "consume")
-        arrived, go_on = asyncio.Event(), asyncio.Event()
-        create, put = seb.appliance.store.create, seb.appliance.broker.queues.put
-
-        async def late(name: str, body: bytes) -> None:
-            arrived.set()
-            await go_on.wait()
-            await create(name, body)
+        put = seb.appliance.broker.queues.put
 
         async def noted(*args: Any) -> bool:
             go_on.set()
             return await put(*args)
 
         async with seb.client_with(own["secret"]) as a, seb.client_with(others["secret"]) as b:
-            monkeypatch.setattr(seb.appliance.store, "create", late)
+            arrived, go_on = hold_creates(seb, monkeypatch)
             ours = asyncio.create_task(a.put("/v1/queues/q", json={"topics": ["own.a"]}))
             await arrived.wait()  # it is not stored yet
             monkeypatch.setattr(seb.appliance.broker.queues, "put", noted)

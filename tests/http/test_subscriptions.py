@@ -13,7 +13,7 @@ import pytest_asyncio
 from standardwebhooks import Webhook
 
 from seb_appliance.protocols.subscriptions.running import Subscriptions
-from tests.support.appliance import running_appliance
+from tests.support.appliance import hold_creates, running_appliance
 from tests.support.documented import check_documented
 from tests.support.receiver import OK, answer, receiving
 from tests.support.subscribing import acked, in_state, log, produce, show, subscribe, until
@@ -329,13 +329,6 @@ async def test_a_subscription_that_others_made_meanwhile_is_not_replaced(
     seb, receiver, monkeypatch
 ):
     """Whoever may change its queue is asked again when its turn has come."""
-    arrived, go_on = asyncio.Event(), asyncio.Event()
-    create = seb.appliance.store.create
-
-    async def late(name, body):
-        arrived.set()
-        await go_on.wait()
-        await create(name, body)
 
     async def client(topics):
         grants = [{"operation": one, "topics": topics} for one in ("manage", "consume")]
@@ -343,7 +336,7 @@ async def test_a_subscription_that_others_made_meanwhile_is_not_replaced(
         return seb.client_with(made.json()["secret"])
 
     async with await client("own.**") as a, await client("their.**") as b:
-        monkeypatch.setattr(seb.appliance.store, "create", late)
+        arrived, go_on = hold_creates(seb, monkeypatch)
         ours, theirs = (
             asyncio.create_task(
                 one.put("/v1/subscriptions/wanted", json={"url": receiver.url, "topics": topics})

@@ -15,6 +15,7 @@ from hypothesis.stateful import invariant, rule, run_state_machine_as_test
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.groups.consumer_groups import everybody
 from seb_appliance.broker.ports import AuditQuery
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, NewRecords, ReadRequest
@@ -145,7 +146,9 @@ class StandbyMachine(ApplianceMachine):
             assert _values(theirs) == _values(ours)
             assert theirs.next_offset == ours.next_offset
         assert standby.access.all() == writer.access.all()
-        pages = [self.run(b.groups.page("", 100, lambda *_: True)) for b in (writer, standby)]
+        pages = [
+            self.run(b.groups.page("", 100, lambda *_: True, everybody)) for b in (writer, standby)
+        ]
         committed = [
             [(v.group, [(t.topic, t.committed_offset) for t in v.topics]) for v in views]
             for views, _ in pages

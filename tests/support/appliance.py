@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import httpx2
+import pytest
 
 from seb_appliance import setting_sources
 from seb_appliance.failpoints import NO_FAILPOINTS
@@ -106,3 +107,20 @@ async def running_appliance(
         await serving
     finally:
         await appliance.close()
+
+
+def hold_creates(
+    running: RunningAppliance, monkeypatch: pytest.MonkeyPatch
+) -> tuple[asyncio.Event, asyncio.Event]:
+    """From now on what creates an object in the bucket sets the first event, and waits for the
+    second one."""
+    arrived, go_on = asyncio.Event(), asyncio.Event()
+    create = running.appliance.store.create
+
+    async def late(name: str, body: bytes) -> None:
+        arrived.set()
+        await go_on.wait()
+        await create(name, body)
+
+    monkeypatch.setattr(running.appliance.store, "create", late)
+    return arrived, go_on

@@ -112,7 +112,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         self._unparsed = b""
         self._parses_soon = False
         self._body_left = 0  # of a body whose length was announced
-        self._reads_on = False  # in a head that was dealt with: see _parse
+        self._reads_on = False  # in a head that was dealt with: see _upgraded
         self._deadline: asyncio.TimerHandle | None = None
         self._waits_since_s = 0.0  # for what the deadline is for
         self._body_bytes = 0  # since the last check of the rate
@@ -154,8 +154,8 @@ class SebHttpProtocol(HttpToolsProtocol):
             self._parse_on()
 
     def _parse_on(self) -> None:
-        """Parse what has come, a few pieces at a time, and a request once the one before
-        is answered: a request of 30 bytes takes 2 KB of memory."""
+        """Parse what has come, a few pieces at a time, and a request once the one before it is
+        answered: a request of 30 bytes takes 2 KB of memory."""
         self._parses_soon = False
         data, at = self._unparsed, 0
         was_held = self.flow.read_paused

@@ -55,7 +55,8 @@ Sees = Callable[[str, str | None], bool]
 Owns = Callable[[str], bool]
 
 
-def _everybody(_api_key_id: str) -> bool:
+def everybody(_api_key_id: str) -> bool:
+    """An `Owns` for who sees all groups, or looks at the members of groups itself."""
     return True
 
 
@@ -210,7 +211,7 @@ class ConsumerGroups:
         return found
 
     async def page(
-        self, after: str, most: int, sees: Sees, owns: Owns = _everybody
+        self, after: str, most: int, sees: Sees, owns: Owns
     ) -> tuple[list[GroupView], str | None]:
         """Groups behind `after` in order of their names, and the name after which the next page
         begins (None: no more), of a group that `sees` lets through. There may be fewer than `most`,
@@ -256,7 +257,7 @@ class ConsumerGroups:
         members = self.members.count_of(group)
         return GroupFigures(len(offsets), records, committed_us, holder, members)
 
-    async def describe(self, group: str, sees: Sees, owns: Owns = _everybody) -> GroupView:
+    async def describe(self, group: str, sees: Sees, owns: Owns) -> GroupView:
         """Raises GroupNotFoundError, also for a group with nothing that `sees` lets through."""
         view = await self._view(group, sees, owns)
         if view is None:

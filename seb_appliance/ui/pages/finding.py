@@ -9,6 +9,7 @@ from typing import Final
 
 from litestar.types import ASGIApp
 
+from seb_appliance.broker.groups.consumer_groups import everybody
 from seb_appliance.ui.page_context import Routes, Visit
 
 routes = Routes()
@@ -32,7 +33,7 @@ async def _found(visit: Visit, words: str) -> list[Place]:
     """The first places of each kind whose name contains the words."""
     broker = visit.broker
     groups, _ = await broker.groups.page(
-        "", _OF_EACH_KIND, lambda group, _topic: words in group.lower()
+        "", _OF_EACH_KIND, lambda group, _topic: words in group.lower(), everybody
     )
     keys = [(key.name, key.api_key_id) for key in broker.access.all()]
     kinds: tuple[tuple[str, str, Iterable[tuple[str, str]]], ...] = (

@@ -12,7 +12,7 @@ from typing import Any, Final
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
-from seb_appliance.broker.groups.consumer_groups import Sees
+from seb_appliance.broker.groups.consumer_groups import Sees, everybody
 from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, Lag, ResetRow
 from seb_appliance.broker.values import From
 from seb_appliance.errors import BadRequestError, GroupNotFoundError, RefusedError
@@ -71,7 +71,7 @@ async def _views(visit: Visit, names: Sequence[str]) -> list[GroupView]:
     views = []
     async for name in in_slices(names):
         with contextlib.suppress(GroupNotFoundError):  # deleted meanwhile
-            views.append(await visit.broker.groups.describe(name, lambda _group, _topic: True))
+            views.append(await visit.broker.groups.describe(name, lambda *_: True, everybody))
     return views
 
 
@@ -129,7 +129,7 @@ async def _group_page(visit: Visit, group: str, problem: FormProblem | None = No
     topics = visit.broker.groups.topics_of(group)
     number = whole(visit.form.text("page", "1"), "page", smallest=1)
     shown = topics[(number - 1) * _TOPICS_PER_PAGE : number * _TOPICS_PER_PAGE]
-    view = await visit.broker.groups.describe(group, _only(shown))
+    view = await visit.broker.groups.describe(group, _only(shown), everybody)
     path = f"/ui/groups/{group}"
     return visit.page(
         "group",

@@ -13,11 +13,7 @@ from seb_appliance import limits
 from seb_appliance.api.encoding.answers import JSON, format_times
 from seb_appliance.api.encoding.record_encoding import ValueShape, record_columns
 from seb_appliance.api.openapi.shared import READ_ERRORS, RECORD, WRITE_ERRORS
-from seb_appliance.api.routes.queues.queues import (
-    authorize_queue,
-    may_use,
-    queue_of,
-)
+from seb_appliance.api.routes.queues.queues import authorize_queue, may_use, queue_of
 from seb_appliance.api.routes.records.reading import NO_STORE, encoded, unless_gone
 from seb_appliance.api.routes.route import (
     RequestContext,

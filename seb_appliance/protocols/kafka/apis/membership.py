@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from seb_appliance.api.routes.groups.groups import authorize_whole, check_seen
+from seb_appliance.broker.groups.consumer_groups import everybody
 from seb_appliance.broker.topics.names import check_group_name
 from seb_appliance.errors import BadNameError, NotFoundError, SebError
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
@@ -225,7 +226,8 @@ async def list_groups(server: Server, request: Request) -> Message:
         if (wants_all or one.state in states) and await may_use(server, request, one.group)
     ]
     if wants_all or State.EMPTY in states:
-        views, _ = await server.broker.groups.page("", _LISTED_MAX, partial(_may_see, request))
+        sees = partial(_may_see, request)
+        views, _ = await server.broker.groups.page("", _LISTED_MAX, sees, everybody)
         found += [
             {
                 "group_id": id_of(view.group),

@@ -10,6 +10,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.groups.admission import Commit
+from seb_appliance.broker.groups.consumer_groups import everybody
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import OffsetExpiredError
@@ -133,7 +134,7 @@ async def lag(place: Place) -> tuple[int, int]:
     """Of the group `g`, which stands at offset 5: records, and bytes."""
     commit = Commit("g", {"t": 5})
     await place.broker.groups.commit(commit, place.broker.pending.reserve(OPERATOR, 1))
-    view = await place.broker.groups.describe("g", lambda *_: True)
+    view = await place.broker.groups.describe("g", lambda *_: True, everybody)
     return view.topics[0].lag.records, view.topics[0].lag.bytes
 
 
