@@ -13,6 +13,7 @@ from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.append.appends import NO_CONDITIONS, Conditions
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
+from seb_appliance.broker.groups.consumer_groups import everybody
 from seb_appliance.broker.groups.groups import GroupView
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.broker.settings import BrokerSettings
@@ -85,10 +86,10 @@ class House:
         return topic_id
 
     async def group(self, name: str = "g") -> GroupView:
-        return await self.broker.groups.describe(name, lambda *_: True)
+        return await self.broker.groups.describe(name, lambda *_: True, everybody)
 
     async def group_names(self) -> list[str]:
-        views, _ = await self.broker.groups.page("", 100, lambda *_: True)
+        views, _ = await self.broker.groups.page("", 100, lambda *_: True, everybody)
         return [view.group for view in views]
 
     async def stand(self, topic: str = "t") -> int | None:

@@ -8,6 +8,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.groups import groups as groups_module
+from seb_appliance.broker.groups.consumer_groups import everybody
 from seb_appliance.broker.groups.groups import Groups, ResetRow, offset_bytes
 from seb_appliance.broker.ports import GroupOffsetRow
 from seb_appliance.broker.values import From, ReadRequest
@@ -84,7 +85,7 @@ async def test_groups_are_paged_in_order_of_their_names(house: House) -> None:
     for group in ("c", "a", "d", "b"):
         await house.commit(group, {"t": 1})
     for begin, expected in (("", (["a", "b", "c"], "c")), ("c", (["d"], None)), ("d", ([], None))):
-        views, after = await house.broker.groups.page(begin, 3, lambda *_: True)
+        views, after = await house.broker.groups.page(begin, 3, lambda *_: True, everybody)
         assert ([view.group for view in views], after) == expected
     await house.done(house.broker.groups.delete("b"))
     assert await house.group_names() == ["a", "c", "d"]
@@ -98,7 +99,7 @@ async def test_a_page_goes_on_after_a_group_that_may_be_seen(
     for group in "abcdefg":
         await house.commit(group, {"t": 1})
     for begin, expected in (("", (["b"], "b")), ("b", (["f"], None))):
-        views, after = await house.broker.groups.page(begin, 1, lambda group, _: group in "bf")
+        views, after = await house.broker.groups.page(begin, 1, lambda group, _: group in "bf", everybody)
         assert ([view.group for view in views], after) == expected
 
 
@@ -106,7 +107,7 @@ async def test_a_group_with_nothing_to_be_seen_is_not_there(house: House) -> Non
     await house.filled("t", 1)
     await house.commit("g", {"t": 1})
     with pytest.raises(GroupNotFoundError):
-        await house.broker.groups.describe("g", lambda _, topic: topic is None)
+        await house.broker.groups.describe("g", lambda _, topic: topic is None, everybody)
     with pytest.raises(GroupNotFoundError):
         await house.group("none")
 

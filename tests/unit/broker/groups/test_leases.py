@@ -9,6 +9,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
+from seb_appliance.broker.groups.consumer_groups import everybody
 from seb_appliance.broker.groups.groups import LeaseView
 from seb_appliance.broker.ports import LeaseRow, LoadedState
 from seb_appliance.broker.settings import BrokerSettings
@@ -51,7 +52,7 @@ async def test_a_commit_without_that_generation_is_refused_while_the_lease_lives
     with pytest.raises(StaleGenerationError) as caught:
         await house.commit("g", {"t": 1}, generation=generation)
     assert caught.value.data == {"holder": "a"}
-    assert (await house.broker.groups.describe("g", lambda *_: True)).topics == []
+    assert (await house.broker.groups.describe("g", lambda *_: True, everybody)).topics == []
 
 
 @pytest.mark.usefixtures("t")
@@ -74,7 +75,7 @@ async def test_a_lease_ends_with_its_time(house: House) -> None:
     await house.clock.advance(8.98)
     await house.commit("g", {"t": 1}, generation=lease.generation)
     await house.clock.advance(1)
-    assert (await house.broker.groups.describe("g", lambda *_: True)).lease is None
+    assert (await house.broker.groups.describe("g", lambda *_: True, everybody)).lease is None
     with pytest.raises(StaleGenerationError):
         await house.commit("g", {"t": 2}, generation=lease.generation)
     await house.commit("g", {"t": 2})
@@ -146,7 +147,7 @@ async def test_only_its_generation_gives_a_lease_back(house: House) -> None:
 async def test_giving_back_a_lease_leaves_no_empty_group(house: House) -> None:
     lease = await take(house)
     await house.done(house.broker.groups.release_lease("g", lease.generation))
-    assert await house.broker.groups.page("", 9, lambda *_: True) == ([], None)
+    assert await house.broker.groups.page("", 9, lambda *_: True, everybody) == ([], None)
 
 
 # --- leases that are not stored yet ---
@@ -271,14 +272,14 @@ async def test_a_restart_grants_the_full_time_again() -> None:
             executor=executor,
             random_bytes=lambda n: b"\x07" * n,
         )
-        view = await broker.groups.describe("g", lambda *_: True)
+        view = await broker.groups.describe("g", lambda *_: True, everybody)
         assert view.lease == LeaseView(7, "a", 10_000, 10_000)
         with pytest.raises(LeaseHeldError):
             await broker.groups.take_lease("g", "b", 10_000)
         await clock.advance(9.999)
-        assert (await broker.groups.describe("g", lambda *_: True)).lease is not None
+        assert (await broker.groups.describe("g", lambda *_: True, everybody)).lease is not None
         await clock.advance(0.001)
-        assert (await broker.groups.describe("g", lambda *_: True)).lease is None
+        assert (await broker.groups.describe("g", lambda *_: True, everybody)).lease is None
 
 
 @pytest.mark.parametrize("ttl_ms", [0, limits.LEASE_TTL_MS_MIN - 1, limits.LEASE_TTL_MS_MAX + 1])
