@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha1
 from pathlib import Path
 from typing import Final
@@ -25,11 +26,11 @@ from tests.fuzz.mutating import INPUT_BYTES_MAX, mutations
 from tests.fuzz.target import Finding, Target
 
 CORPUS: Final = Path(__file__).with_name("corpus")
-PORTION: Final = 250_000  # each begins with the import of everything, which takes some seconds
+PORTION: Final = 250_000
 KEPT_BYTES_MAX: Final = 512  # of one input in the corpus of the repository
 KEPT_MAX: Final = 50
 
-_EXECUTED: Final = re.compile(rb"stat::number_of_executed_units:\s*([0-9]+)")
+_EXECUTED: Final = re.compile(r"stat::number_of_executed_units:\s*([0-9]+)")
 
 
 class Progress(msgspec.Struct):
@@ -113,8 +114,10 @@ class Campaign:
             (grown / sha1(data).hexdigest()).write_bytes(data)
         words = grown.with_suffix(".words")
         words.write_text("".join(f'"{_escaped(word)}"\n' for word in target.words))
-        ended = self._child(
-            target,
+        printed = grown.with_suffix(".printed")
+        exit_code = self._guide.fuzz(
+            target.name,
+            str(printed),
             f"-runs={runs}",
             f"-seed={seed % 2**31 + 1}",
             *([f"-dict={words}"] if target.words else ()),  # it takes no empty one
@@ -123,10 +126,10 @@ class Campaign:
             "-print_final_stats=1",
             str(grown),
         )
-        executed = _EXECUTED.search(ended.stdout)
-        if ended.returncode == 0 and executed:
+        told = printed.read_text(errors="replace")
+        executed = _EXECUTED.search(told)
+        if exit_code == 0 and executed:
             return Portion(int(executed[1]))
-        told = ended.stdout.decode(errors="replace")
         lines = re.findall(r"^Finding: .*|Test unit written to .*", told, re.MULTILINE)
         return Portion(
             int(executed[1]) if executed else 0, "; ".join(lines)[:1_000] or told[-1_000:]
@@ -150,13 +153,40 @@ class Campaign:
         path.mkdir(exist_ok=True)
         return path
 
-    @staticmethod
-    def _child(target: Target, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-        command = [sys.executable, "-m", "tests.fuzz.coverage_guided", target.name, *arguments]
-        root = Path(__file__).parents[2]
-        return subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False, cwd=root
+    @cached_property
+    def _guide(self) -> _Guide:
+        return _Guide()
+
+    def close(self) -> None:
+        if "_guide" in vars(self):
+            self._guide.close()
+
+
+class _Guide:
+    """The process that does targets under atheris. It ends with this one."""
+
+    def __init__(self) -> None:
+        command = [sys.executable, "-m", "tests.fuzz.coverage_guided"]
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=Path(__file__).parents[2],
         )
+
+    def fuzz(self, *line: str) -> int:
+        """The exit code of libFuzzer. Raises OSError or ValueError if the process ended."""
+        stdin, stdout = self._process.stdin, self._process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write(msgspec.json.encode(line) + b"\n")
+        stdin.flush()
+        return int(stdout.readline())
+
+    def close(self) -> None:
+        with self._process:  # closes its pipes and waits
+            pass
 
 
 def _escaped(word: bytes) -> str:

@@ -1,11 +1,15 @@
-"""One target under atheris, in a process of its own (`python -m tests.fuzz.coverage_guided`).
+"""Targets under atheris, in a process of their own (`python -m tests.fuzz.coverage_guided`).
 
-Arguments: the target's name, then those of libFuzzer. A finding ends the process with the exit code
-of libFuzzer for one (77) and leaves the input at `-artifact_prefix`.
+A line of standard input is a JSON list: the name of a target, the file for what libFuzzer prints,
+and the arguments of libFuzzer. Each is done in a fork, because the import of the instrumented
+appliance takes 20 s; the answer is a line with the exit code (77: a finding, whose input is at
+`-artifact_prefix`).
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 
 import atheris
@@ -15,9 +19,16 @@ with atheris.instrument_imports(include=["seb_appliance"]):
 
 
 def main() -> None:
-    target = TARGETS[sys.argv[1]]
-    atheris.Setup([sys.argv[0], *sys.argv[2:]], target.execute)
-    atheris.Fuzz()
+    for line in sys.stdin:
+        name, printed, *arguments = json.loads(line)
+        if (pid := os.fork()) == 0:
+            file = os.open(printed, os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
+            os.dup2(file, sys.stdout.fileno())
+            os.dup2(file, sys.stderr.fileno())
+            atheris.Setup([sys.argv[0], *arguments], TARGETS[name].execute)
+            atheris.Fuzz()  # ends the process
+        _, status = os.waitpid(pid, 0)
+        print(os.waitstatus_to_exitcode(status), flush=True)
 
 
 if __name__ == "__main__":

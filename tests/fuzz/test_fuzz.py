@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import resource
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,7 @@ def test_many_more_changed_inputs_are_decoded_or_refused(tmp_path: Path) -> None
 @pytest.mark.slow
 @pytest.mark.skipif(not atheris_is_installed(), reason="atheris is not for this Python")
 def test_coverage_guides_where_it_can(tmp_path: Path) -> None:
-    done = Campaign(tmp_path, seed=1, guided=True).run(TARGETS["json"], GUIDED)
+    with closing(Campaign(tmp_path, seed=1, guided=True)) as campaign:
+        done = campaign.run(TARGETS["json"], GUIDED)
     assert (done.executions >= GUIDED, done.findings) == (True, [])
     assert len(list((tmp_path / "json").iterdir())) >= len(set(corpus_of(TARGETS["json"])))
