@@ -25,6 +25,7 @@ from seb_appliance.settings import Settings
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 VERSION_AT: Final = 4
+_COLUMNS_MAX: Final = 100  # of a table in a snapshot
 _COLUMNS: Final = {
     batch.EXPLICIT_OFFSETS: "offsets",
     batch.NULL_VALUES: "null values",
@@ -282,6 +283,9 @@ def _snapshot(data: bytes) -> Json:
         try:
             with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as database:
                 database.execute("PRAGMA trusted_schema = OFF")
+                # A column may be an expression of any size.
+                database.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, _COLUMNS_MAX)
+                database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.ENTRY_BYTES_MAX)
                 return _tables(database)
         except sqlite3.Error as error:
             raise BadBatchError(f"not a SQLite file that can be read: {error}") from error
@@ -322,14 +326,16 @@ def _tables(database: sqlite3.Connection) -> Json:
         for (name,) in names
         if '"' not in name
     }
+    check = database.execute("PRAGMA quick_check(1)").fetchone()[0]
     state: Json = {}
     if "journal_state" in rows:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.KIB)
         cursor = database.execute("SELECT * FROM journal_state LIMIT 1")
         columns = [column[0] for column in cursor.description]
         state = dict(zip(columns, cursor.fetchone() or (), strict=False))
     return {
         "format": "snapshot of the state",
-        "check": database.execute("PRAGMA quick_check(1)").fetchone()[0],
+        "check": check,
         "state": {n: v.hex() if isinstance(v, bytes) else v for n, v in state.items()},
         "rows": rows,
     }
