@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import tempfile
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -277,8 +276,10 @@ def _operation(operation: Any) -> Json:
 
 def _snapshot(data: bytes) -> Json:
     """Tables of the SQLite file and how many rows each has; it is opened read-only, in a copy."""
-    with tempfile.TemporaryDirectory(prefix="seb-inspect-") as folder:
-        path = Path(folder) / "snapshot.sqlite"
+    from seb_appliance.ops.host.scratch import scratch_folder
+
+    with scratch_folder("seb-inspect-") as folder:
+        path = folder / "snapshot.sqlite"
         _unpack(data, path)
         try:
             with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as database:
