@@ -56,8 +56,12 @@ def _text(name: str, text: str) -> str:  # noqa: ARG001 - of the shape of a read
 
 def _url(_: str, text: str) -> str:
     url = text.rstrip("/")
-    parts = urlsplit(url)
-    plain = parts.scheme in {"http", "https"} and parts.hostname and not parts.path
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme in {"http", "https"} and parts.hostname and not parts.path
+        plain = plain and parts.port != 0
+    except ValueError:  # of brackets, and of a port
+        plain = False
     if not plain or parts.query or "@" in parts.netloc:
         raise BadOptionError("url is http(s)://host[:port] of the appliance, and nothing more")
     return url

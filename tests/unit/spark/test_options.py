@@ -39,6 +39,8 @@ def test_offsets_by_topic_must_name_each() -> None:
         ("url", "seb:51313", "url is"),
         ("url", "http://user:secret@seb:51313", "url is"),
         ("url", "http://seb:51313/v1", "url is"),
+        ("url", "http://seb:99999", "url is"),
+        ("url", "http://[seb", "url is"),
         ("tokenFile", "", "missing"),
         ("topics", "orders,,iot", "neither a topic's name nor a pattern"),
         ("topics", "a/b", "neither a topic's name nor a pattern"),
