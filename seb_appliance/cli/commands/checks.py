@@ -132,7 +132,7 @@ async def _from_bucket(settings: Settings, key: str) -> bytes:
     store = make_store(settings, must_exist=True)
     try:
         return await store.get(key)
-    except ObjectMissingError as error:
+    except (ObjectMissingError, ValueError) as error:  # of a directory: it cannot be a key there
         raise StartError(f"{settings.bucket} has no object {key!r}") from error
     finally:
         await store.close()

@@ -220,8 +220,10 @@ def test_an_object_that_is_not_there_is_told_in_one_sentence(tmp_path: Path) -> 
     with pytest.raises(StartError, match="cannot read"):
         run(str(tmp_path / "none"))
     (tmp_path / "bucket").mkdir()
-    with pytest.raises(StartError, match="has no object"):
-        run("none", "--bucket", f"file:{tmp_path / 'bucket'}")
+    (tmp_path / "beside").write_text("{}")
+    for key in ("none", "../beside", str(tmp_path / "beside"), ".tmp/none", ""):
+        with pytest.raises(StartError, match="has no object"):
+            run(key, "--bucket", f"file:{tmp_path / 'bucket'}")
 
 
 def test_control_characters_of_a_record_do_not_reach_the_terminal() -> None:
