@@ -121,6 +121,8 @@ def inspect(name: str, records: int, settings: Settings) -> Result:
 
 def _from_file(path: Path) -> bytes:
     try:
+        if path.stat().st_size > limits.OBJECT_BYTES_MAX:
+            raise StartError(f"{path} has more bytes than any object of ours")
         return path.read_bytes()
     except OSError as error:
         raise StartError(f"cannot read {path} ({error.strerror})") from error

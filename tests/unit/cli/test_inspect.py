@@ -226,6 +226,14 @@ def test_an_object_that_is_not_there_is_told_in_one_sentence(tmp_path: Path) -> 
             run(key, "--bucket", f"file:{tmp_path / 'bucket'}")
 
 
+def test_a_file_that_is_larger_than_any_object_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(limits.OBJECT_BYTES_MAX + 1)
+    with pytest.raises(StartError, match="more bytes than any object of ours"):
+        run(str(path))
+
+
 def test_control_characters_of_a_record_do_not_reach_the_terminal() -> None:
     shown = outline({"records": [{"value": "\x1b[2Jpay\u202e\nback"}]})
     assert "\x1b" not in shown
