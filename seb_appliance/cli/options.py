@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from seb_appliance.cli.errors import CommandError
-from seb_appliance.cli.output import say, say_json, tell
+from seb_appliance.cli.output import bounded_nesting, say, say_json, tell
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.declared import Declared
 from seb_appliance.quantities import READERS
@@ -182,7 +182,9 @@ class Result:
         if as_json:
             say_json(self.data)
         else:
-            say(self.text if isinstance(self.text, str) else self.text(self.data))
+            with bounded_nesting():
+                text = self.text if isinstance(self.text, str) else self.text(self.data)
+            say(text)
             if self.note:
                 tell(self.note)
         return self.exit_code

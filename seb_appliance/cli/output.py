@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, Self
 
-from seb_appliance.cli.errors import OutputError
+from seb_appliance.cli.errors import WRONG, CommandError, OutputError
 from seb_appliance.errors import printable
 
 Cell = str | int | None
@@ -51,13 +51,23 @@ def goes_to_a_file() -> bool:
         return False
 
 
+@contextmanager
+def bounded_nesting() -> Iterator[None]:
+    """Around what makes text of data that others wrote. Raises CommandError."""
+    try:
+        yield
+    except RecursionError as error:
+        raise CommandError("the data is nested too deeply to be shown", WRONG) from error
+
+
 def say(text: str) -> None:
     write(f"{text}\n".encode())
 
 
 def say_json(value: Any) -> None:
     # What is no Unicode, as a file's name may be, becomes JSON's escape of it.
-    text = json.dumps(value, indent=2, ensure_ascii=False)
+    with bounded_nesting():
+        text = json.dumps(value, indent=2, ensure_ascii=False)
     say(text.encode(errors="backslashreplace").decode())
 
 

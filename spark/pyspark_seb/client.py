@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import socket
 import time
 from collections.abc import Callable, Mapping
@@ -18,11 +19,16 @@ from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from pyspark_seb.errors import ApplianceError, BadOptionError
+from seb_appliance import limits
 
 PATIENCE_S: Final = 120.0
 TIMEOUT_S: Final = 60.0
 _PAUSE_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 RETRIED: Final = frozenset({408, 429, 500, 502, 503, 504})
+_BODY_BYTES_MAX: Final = 256 * limits.MIB  # of an answer of the appliance
+_API_KEY: Final = re.compile(r"seb_[A-Za-z0-9_-]{1,200}")
+_NUMBER: Final = re.compile(r"[0-9]{1,16}")
+_NOT_OURS: Final = "the answer is not an appliance's"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +40,29 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        return json.loads(self.body)
+        """Raises ApplianceError."""
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise ApplianceError("the answer", self.status, "unknown", _NOT_OURS, {}) from error
+
+    def number(self, header: str) -> int:
+        """Raises ApplianceError."""
+        text = self.headers.get(header, "")
+        if not _NUMBER.fullmatch(text):
+            raise ApplianceError("the answer", self.status, "unknown", _NOT_OURS, {})
+        return int(text)
 
 
 class Connection:
-    """One kept connection to http(s)://host[:port]; opened again after a failure."""
+    """One kept connection to http(s)://host[:port]; opened again after a failure. `most`: bytes of
+    a body. No redirect is followed: the API key is for this host."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, most: int = _BODY_BYTES_MAX) -> None:
         parts = urlsplit(url)
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise BadOptionError(f"url is http(s)://host[:port], not {parts.scheme}://…")
+        self._most = most
         self._kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         self._host, self._port = parts.hostname, parts.port
         self._connection: HTTPConnection | None = None
@@ -51,7 +70,7 @@ class Connection:
     def exchange(
         self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
     ) -> Answer:
-        """One request, one answer. Raises OSError, HTTPException."""
+        """One request, one answer. Raises OSError, HTTPException, ApplianceError."""
         if self._connection is None:
             self._connection = self._kind(self._host, self._port, timeout=TIMEOUT_S)
             self._connection.connect()
@@ -59,7 +78,7 @@ class Connection:
         try:
             self._connection.request(method, target, body, dict(headers))
             response: HTTPResponse = self._connection.getresponse()
-            read = response.read()
+            read = self._body_of(response)
             named = {name.lower(): value for name, value in response.getheaders()}
             if response.will_close:
                 self.close()
@@ -67,6 +86,18 @@ class Connection:
         except BaseException:
             self.close()
             raise
+
+    def _body_of(self, response: HTTPResponse) -> bytes:
+        length = response.length
+        if length is None:
+            read = response.read(self._most + 1)
+            length = len(read)
+        elif length <= self._most:
+            read = response.read()  # with a number, it would take less for all
+        if length > self._most:
+            detail = f"an answer of more than {self._most:,} bytes"
+            raise ApplianceError(self._host, response.status, "unknown", detail, {})
+        return read
 
     def close(self) -> None:
         if self._connection is not None:
@@ -90,12 +121,17 @@ class Appliance:
         self._url = url
         try:
             token = Path(token_file).read_text(encoding="utf-8").strip()
+        except UnicodeDecodeError as error:
+            raise BadOptionError(f"tokenFile {token_file} holds no API key (seb_…)") from error
         except OSError as error:
             raise BadOptionError(
                 f"tokenFile {token_file} cannot be read on {socket.gethostname()}: the file with "
                 "the API key has to be on every host that runs the driver or a task "
                 f"({error.strerror})."
             ) from error
+        # What is in another file goes neither to that host nor into an error of http.client.
+        if not _API_KEY.fullmatch(token):
+            raise BadOptionError(f"tokenFile {token_file} holds no API key (seb_…)")
         self._authorization = {"Authorization": f"Bearer {token}"}
         self._connection = Connection(url)
         self._patience_s = patience_s
@@ -138,7 +174,7 @@ class Appliance:
                 if answer.status not in RETRIED:
                     raise refused
                 said = answer.headers.get("retry-after", "")
-                pause_s = min(float(said), 30.0) if said.isdigit() else 0.0
+                pause_s = min(float(said), 30.0) if _NUMBER.fullmatch(said) else 0.0
             pause_s = max(pause_s, _PAUSE_S[min(attempt, len(_PAUSE_S) - 1)])
             if time.monotonic() + pause_s > give_up_s:
                 raise refused
@@ -150,6 +186,6 @@ def _refusal(what: str, answer: Answer) -> ApplianceError:
     try:
         problem = json.loads(answer.body)
         code, detail = problem["code"], problem["detail"]
-    except (ValueError, KeyError, TypeError):
-        problem, code, detail = {}, "unknown", "the answer is not an appliance's"
+    except (ValueError, KeyError, TypeError, RecursionError):
+        problem, code, detail = {}, "unknown", _NOT_OURS
     return ApplianceError(what, answer.status, code, detail, problem)

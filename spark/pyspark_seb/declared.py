@@ -56,8 +56,12 @@ def _text(name: str, text: str) -> str:  # noqa: ARG001 - of the shape of a read
 
 def _url(_: str, text: str) -> str:
     url = text.rstrip("/")
-    parts = urlsplit(url)
-    plain = parts.scheme in {"http", "https"} and parts.hostname and not parts.path
+    try:
+        parts = urlsplit(url)
+        plain = parts.scheme in {"http", "https"} and parts.hostname and not parts.path
+        plain = plain and parts.port != 0
+    except ValueError:  # of brackets, and of a port
+        plain = False
     if not plain or parts.query or "@" in parts.netloc:
         raise BadOptionError("url is http(s)://host[:port] of the appliance, and nothing more")
     return url
@@ -139,7 +143,7 @@ def _keys(name: str, text: str) -> tuple[bytes, ...]:
             else one.encode()
             for one in json.loads(text)
         )
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise BadOptionError(
             f'{name} is not a JSON list of record keys as ["customer-7", {{"base64": "AAE="}}]'
         ) from error
@@ -173,7 +177,7 @@ def _place(*words: str) -> Callable[[str, str], Place]:
 
 def _time(name: str, text: str) -> Place:
     """Milliseconds since 1970, or as text."""
-    return Place(_instant(name, int(text) if text.isdigit() else text))
+    return Place(_instant(name, int(text) if re.fullmatch(r"[0-9]{1,14}", text) else text))
 
 
 def _times(name: str, text: str) -> Place:
@@ -192,7 +196,7 @@ def _instant(name: str, value: Any) -> str:
 def _object(name: str, text: str) -> dict[str, Any]:
     try:
         given = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadOptionError(f"{name} is not JSON: {error}") from error
     if not isinstance(given, dict):
         raise BadOptionError(f"{name} is not a JSON object by topic")
@@ -288,7 +292,11 @@ MIN_PARTITIONS: Final = Option(
     "minPartitions", _number, "number", "1", "minimum number of tasks, if there are records enough"
 )
 TASK_RECORDS: Final = Option(
-    "maxRecordsPerPartition", _number, "number", "500,000", "maximum number of offsets of a task"
+    "maxRecordsPerPartition",
+    _number,
+    "number",
+    "500,000",
+    "maximum number of offsets of a task; more if a batch had over 100,000 tasks",
 )
 FAIL_ON_LOSS: Final = Option(
     "failOnDataLoss", _flag, "`true`, `false`",

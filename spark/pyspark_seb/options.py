@@ -17,6 +17,7 @@ from pyspark_seb.errors import (
     RecordsGoneError,
     TopicChangedError,
 )
+from seb_appliance import limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,15 +162,21 @@ def find_topics(appliance: Appliance, wanted: Iterable[str]) -> dict[str, TopicL
             listed = appliance.get("/v1/topics", pattern=name).json()["topics"]
         else:
             listed = [appliance.get(f"/v1/topics/{name}").json()]
-        for item in listed:
-            found[item["topic"]] = TopicLog(
-                item["topic"],
-                item["topic_id"],
-                item["log_start_offset"],
-                item["log_end_offset"],
-                "compact" in item["effective_settings"]["cleanup"],
-            )
+        found |= {log.topic: log for log in map(_log_of, listed)}
     return dict(sorted(found.items()))
+
+
+def _log_of(item: Any) -> TopicLog:
+    """Raises ApplianceError."""
+    try:
+        offsets = item["log_start_offset"], item["log_end_offset"]
+        if 0 <= offsets[0] <= offsets[1] <= limits.OFFSET_MAX:
+            is_compacted = "compact" in item["effective_settings"]["cleanup"]
+            return TopicLog(str(item["topic"]), item["topic_id"], *offsets, is_compacted)
+        why = f"a log with the offsets {offsets[0]} to {offsets[1]}"
+    except (LookupError, TypeError) as error:
+        why = f"no topic ({error!r})"
+    raise ApplianceError("the answer", 200, "unknown", f"it describes {why}", {})
 
 
 def group_topics(appliance: Appliance, group: str) -> dict[str, dict[str, Any]]:
@@ -294,17 +301,20 @@ def offset_since(appliance: Appliance, topic: str, text: str, end: int) -> int:
 
 # A task reads about so many: long enough to be worth starting, short enough to be done again.
 RECORDS_PER_TASK: Final = 500_000
+TASKS_MAX: Final = 100_000  # of a batch: Spark's driver holds all of them
 
 
 def split(
     ranges: Sequence[TopicRange], min_partitions: int, records_per_task: int = RECORDS_PER_TASK
 ) -> list[TopicRange]:
     """The same offsets in parts of at most `records_per_task`, and at least `min_partitions` of
-    them where there are records enough. Empty ranges go."""
+    them where there are records enough; in about TASKS_MAX larger parts, if they would be more.
+    Empty ranges go."""
     total = sum(map(len, ranges))
     if not total:
         return []
     most = min(records_per_task, max(1, total // min_partitions))
+    most = max(most, -(-total // TASKS_MAX))
     parts = []
     for whole in ranges:
         count = -(-len(whole) // most)

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from seb_appliance.api.server.control import bind_control, serve_control
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.ops.host.data_directory import own_data_directory, reset_admin_key
 from tests.support.appliance import running_appliance
 from tests.ui.pages import add_user
@@ -70,3 +71,12 @@ async def test_nothing_that_an_appliance_writes_is_for_others(tmp_path: Path) ->
     async with running_appliance(data, bucket=f"file:{bucket}"):
         look()
     assert seen >= EXPECTED, EXPECTED - seen
+
+
+def test_a_lock_that_is_a_link_makes_no_file_elsewhere(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ConfigurationError, match="lock"), own_data_directory(data):
+        pass
+    assert not (tmp_path / "elsewhere").exists()

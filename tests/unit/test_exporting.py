@@ -183,7 +183,7 @@ async def test_a_line_that_is_none_is_refused(
     lines, data = tmp_path / "lines", tmp_path / "data"
     async with running_appliance(data) as running:
         command = ["import", *where(running, data), "--format=ndjson", "--topic=u", str(lines)]
-        for wrong in ("not a record", "[" * 100_000):
+        for wrong in ("not a record", "[" * 100_000, '["an array"]'):
             lines.write_text(f'{{"value": "1"}}\n{wrong}\n')
             assert await asyncio.to_thread(run, command) == 1
             assert "not a line of records" in capsys.readouterr().err

@@ -28,6 +28,7 @@ from seb_appliance.ops.host.data_directory import own_data_directory
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
+from seb_appliance.storage import layout
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.recovery import copying, opening
 from tests.support.appliance import RunningAppliance, running_appliance
@@ -370,6 +371,17 @@ async def test_a_copy_of_another_bucket_is_not_gone_on_with(
         with pytest.raises(StoreUnusableError, match="broke off"):
             await restoring.clone(of(tmp_path, "other"), of(tmp_path, "copy"), None, quiet)
     with pytest.raises(ConfigurationError, match="holds an unfinished copy of bucket"):
+        await restoring.clone(of(tmp_path), of(tmp_path, "copy"), None, quiet)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[" * 100_000, b'{"bucket_id": "\xff"}'])
+async def test_a_mark_of_a_copy_that_cannot_be_read_is_told(tmp_path: Path, body: bytes) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+    mark = tmp_path / "copy" / layout.COPY
+    mark.parent.mkdir(parents=True)
+    mark.write_bytes(body)
+    with pytest.raises(ConfigurationError, match="cannot be read"):
         await restoring.clone(of(tmp_path), of(tmp_path, "copy"), None, quiet)
 
 

@@ -135,11 +135,11 @@ def create_app(
     snapshot: Callable[[], Awaitable[int]],
     samples: Callable[[], Iterable[Sample]] = tuple,
     protocols: Sequence[Protocol] = (),
+    described: Callable[[], bytes] | None = None,
     site: Site | None = None,
 ) -> Api:
-    """The ASGI application. `site` is not part of the API, and has its own error pages and
-    rules of paths."""
-    described = functools.cache(lambda: openapi(protocols))
+    """The ASGI application. `described` returns the OpenAPI document and takes no time. `site` is
+    not part of the API, and has its own error pages and rules of paths."""
     measured: list[Callable[[], Iterable[Sample]]] = [
         samples,
         *(partial(one.samples, broker, options) for one in protocols),
@@ -151,7 +151,7 @@ def create_app(
         costs,
         snapshot,
         lambda: itertools.chain.from_iterable(one() for one in measured),
-        described,
+        described or functools.cache(lambda: openapi(protocols)),
     )
     handlers = path_handlers(route.served(services) for route in _ROUTES)
     for protocol in protocols:

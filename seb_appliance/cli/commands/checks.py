@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-import tempfile
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +24,7 @@ from seb_appliance.settings import Settings
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 SQLITE_MAGIC: Final = b"SQLite format 3\0"
 VERSION_AT: Final = 4
+_COLUMNS_MAX: Final = 100  # of a table in a snapshot
 _COLUMNS: Final = {
     batch.EXPLICIT_OFFSETS: "offsets",
     batch.NULL_VALUES: "null values",
@@ -121,6 +121,8 @@ def inspect(name: str, records: int, settings: Settings) -> Result:
 
 def _from_file(path: Path) -> bytes:
     try:
+        if path.stat().st_size > limits.OBJECT_BYTES_MAX:
+            raise StartError(f"{path} has more bytes than any object of ours")
         return path.read_bytes()
     except OSError as error:
         raise StartError(f"cannot read {path} ({error.strerror})") from error
@@ -132,7 +134,7 @@ async def _from_bucket(settings: Settings, key: str) -> bytes:
     store = make_store(settings, must_exist=True)
     try:
         return await store.get(key)
-    except ObjectMissingError as error:
+    except (ObjectMissingError, ValueError) as error:  # of a directory: it cannot be a key there
         raise StartError(f"{settings.bucket} has no object {key!r}") from error
     finally:
         await store.close()
@@ -276,12 +278,17 @@ def _operation(operation: Any) -> Json:
 
 def _snapshot(data: bytes) -> Json:
     """Tables of the SQLite file and how many rows each has; it is opened read-only, in a copy."""
-    with tempfile.TemporaryDirectory(prefix="seb-inspect-") as folder:
-        path = Path(folder) / "snapshot.sqlite"
+    from seb_appliance.ops.host.scratch import scratch_folder
+
+    with scratch_folder("seb-inspect-") as folder:
+        path = folder / "snapshot.sqlite"
         _unpack(data, path)
         try:
             with closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as database:
                 database.execute("PRAGMA trusted_schema = OFF")
+                # A column may be an expression of any size.
+                database.setlimit(sqlite3.SQLITE_LIMIT_COLUMN, _COLUMNS_MAX)
+                database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.ENTRY_BYTES_MAX)
                 return _tables(database)
         except sqlite3.Error as error:
             raise BadBatchError(f"not a SQLite file that can be read: {error}") from error
@@ -322,14 +329,16 @@ def _tables(database: sqlite3.Connection) -> Json:
         for (name,) in names
         if '"' not in name
     }
+    check = database.execute("PRAGMA quick_check(1)").fetchone()[0]
     state: Json = {}
     if "journal_state" in rows:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, limits.KIB)
         cursor = database.execute("SELECT * FROM journal_state LIMIT 1")
         columns = [column[0] for column in cursor.description]
         state = dict(zip(columns, cursor.fetchone() or (), strict=False))
     return {
         "format": "snapshot of the state",
-        "check": database.execute("PRAGMA quick_check(1)").fetchone()[0],
+        "check": check,
         "state": {n: v.hex() if isinstance(v, bytes) else v for n, v in state.items()},
         "rows": rows,
     }

@@ -155,9 +155,9 @@ def _to_produce(line: bytes) -> bytes:
         for name in ("key", "value"):
             if f"{name}_base64" in record:
                 record.pop(name, None)
-    except (ValueError, AttributeError, RecursionError) as error:
+        return json.dumps(record).encode()
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise CommandError(f"not a line of records: {line[:80]!r}") from error
-    return json.dumps(record).encode()
 
 
 @click.command

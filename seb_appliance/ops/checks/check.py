@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from seb_appliance.ops.checks.local_files import KeyIndexCheck, LocalFiles
 from seb_appliance.ops.checks.objects import Listing, ObjectReader, list_adopted, list_bucket
 from seb_appliance.ops.checks.reference import DigestDatabase, Reference
 from seb_appliance.ops.host.data_directory import data_directory_if_free
+from seb_appliance.ops.host.scratch import scratch_folder
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.storage import layout
@@ -143,8 +143,7 @@ async def check_bucket(
     listing = await list_bucket(store, findings)
     mode, bucket_id = await _identity(store, listing, findings)
     report = CheckReport(store.description, mode, bucket_id, findings=findings)
-    with tempfile.TemporaryDirectory(prefix="seb-fsck-") as name:
-        folder = Path(name)
+    with scratch_folder("seb-fsck-") as folder:
         reference = Reference(
             await DigestDatabase.open(folder / "reference.sqlite"),
             folder,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import resource
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -35,10 +36,20 @@ Sizes = dict[str, int]  # of objects, by name below the location of their table
 HAS_PARQUET: Final = importlib.util.find_spec("pyarrow") is not None
 
 
-class Apart:
-    """A process that reads Parquet: Arrow ends its process for some damaged files."""
+# A file of 14 KB may hold rows of 5 GB. Ours have groups of 32 MiB, and 512 MiB in all.
+_MEMORY_BYTES: Final = 4096 * limits.MIB
 
-    def __init__(self) -> None:
+
+def _take_no_more(memory_bytes: int) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+
+
+class Apart:
+    """A process that reads Parquet: Arrow ends its process for some damaged files, and takes any
+    memory for others."""
+
+    def __init__(self, memory_bytes: int = _MEMORY_BYTES) -> None:
+        self._memory_bytes = memory_bytes
         self._pool: ProcessPoolExecutor | None = None
         self._turn = asyncio.Lock()  # a process that ends fails all that it was given
 
@@ -49,7 +60,9 @@ class Apart:
         running = asyncio.get_running_loop().run_in_executor
         async with self._turn:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+                self._pool = ProcessPoolExecutor(
+                    1, get_context("spawn"), _take_no_more, (self._memory_bytes,)
+                )
             try:
                 return await running(self._pool, function, body, file)
             except BrokenProcessPool:

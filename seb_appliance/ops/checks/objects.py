@@ -23,7 +23,7 @@ from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import RetryingStore, together
 from seb_appliance.storage.layout import Claim, SnapshotName
 from seb_appliance.storage.objects.merging import batches_of
-from seb_appliance.storage.stores.object_store import ObjectInfo
+from seb_appliance.storage.stores.object_store import ObjectInfo, too_many
 
 
 class Runs:
@@ -74,9 +74,15 @@ class Listing:
 
 
 async def list_bucket(store: RetryingStore, findings: Findings) -> Listing:
-    """LIST our folder once, page by page. Foreign objects are findings."""
-    listing, after = Listing(), ""
+    """LIST our folder once, page by page. Foreign objects are findings. Raises StoreUnusableError
+    for a listing without end."""
+    listing, after, listed = Listing(), "", 0
     while page := await store.list_after(layout.OURS, after):
+        listed += len(page)
+        if listed - listing.entry_count > limits.LISTED_OBJECTS_MAX:
+            raise too_many(store, layout.OURS, limits.LISTED_OBJECTS_MAX)
+        if listing.entry_count > limits.LISTED_ENTRIES_MAX:
+            raise too_many(store, layout.JOURNAL, limits.LISTED_ENTRIES_MAX)
         for info in page:
             if not _take(listing, info):
                 findings.add(

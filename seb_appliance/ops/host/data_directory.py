@@ -13,6 +13,7 @@ from seb_appliance.broker.access.audit import AT_THE_MACHINE
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.storage.private_files import open_private
 
 
 @contextlib.contextmanager
@@ -43,14 +44,12 @@ def data_directory_if_free(data: Path) -> Iterator[bool]:
 @contextlib.contextmanager
 def _locked(data: Path, flags: int) -> Iterator[bool]:
     try:
-        lock = os.open(data / "lock", flags, 0o600)
+        lock = open_private(data / "lock", flags)
     except FileNotFoundError as error:
         if flags & os.O_CREAT:
             raise _unusable(data, error) from error
         yield False
         return
-    except OSError as error:
-        raise _unusable(data, error) from error
     try:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

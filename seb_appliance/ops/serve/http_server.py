@@ -23,7 +23,7 @@ from seb_appliance.bundled import bundled
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.control_users import set_password_command
 from seb_appliance.ops.serve.definitions_page import DefinitionsOfPage
-from seb_appliance.ops.serve.protocols import PROTOCOLS, sections, table_store
+from seb_appliance.ops.serve.protocols import PROTOCOLS, openapi_json, sections, table_store
 from seb_appliance.ops.serve.status import cost, samples, status, telemetry
 from seb_appliance.ops.serve.ui_facts import (
     bill_rows,
@@ -119,6 +119,7 @@ class HttpServer(uvicorn.Server):
             status=lambda: status(appliance, appliance.broker.topics.totals()),
             snapshot=appliance.publish_snapshot,
             protocols=PROTOCOLS,
+            described=openapi_json,
             site=site(appliance.broker, pages, sections(options)),
             costs=lambda: cost(appliance.cost),
         )

@@ -321,7 +321,10 @@ async def _servers(
     from seb_appliance.api.server.control import serve_control
     from seb_appliance.ops.serve import control_users as users_at_the_machine
     from seb_appliance.ops.serve.http_server import HttpServer
+    from seb_appliance.ops.serve.protocols import openapi_json
 
+    # Takes some 100 ms, for which the first GET of it held the loop.
+    await asyncio.to_thread(openapi_json)
     settings, broker = appliance.settings, appliance.broker
 
     async def reset_key(_arguments: Mapping[str, str]) -> dict[str, object]:

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from seb_appliance import limits
 from seb_appliance.errors import (
     ConfigurationError,
     ObjectExistsError,
@@ -96,8 +97,14 @@ async def refuse_foreign_data(store: RetryingStore) -> None:
     """Raises ConfigurationError if the prefix holds objects that are neither ours nor a Go broker's
     topics, StoreUnusableError if it holds a journal without bucket.json. Reads only the first page
     of each top folder: a Go broker's bucket may hold very many files."""
-    after = ""
+    after, pages = "", 0
     while page := await store.list_after("", after):
+        pages += 1
+        if pages > limits.TOPICS_MAX:
+            raise ConfigurationError(
+                f"{store.description} has more than {limits.TOPICS_MAX:,} folders. Choose an empty "
+                "bucket, or another prefix in it."
+            )
         for found in page:
             if found.key.startswith((layout.JOURNAL, layout.SNAPSHOTS)):
                 raise StoreUnusableError(

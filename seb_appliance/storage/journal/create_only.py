@@ -99,7 +99,12 @@ class CreateOnlyLog:
         key, next_key = (layout.create_only_key(position.seq + i) for i in (0, 1))
         above = await self._replay.store.list_after(layout.JOURNAL, key, 1)
         if above and above[0].key != next_key:
-            raise ReplayError(next_key, f"is missing, and {above[0].key} is there")
+            there = above[0].key
+            raise ReplayError(
+                next_key,
+                f"is missing, and {there} is there (if no appliance made that one, move it out of "
+                "the bucket)",
+            )
         return bool(above)
 
 

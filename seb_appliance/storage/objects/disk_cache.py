@@ -60,7 +60,8 @@ class DiskCache:
         self._shrink(self._limit_bytes - len(data))
         new = self._folder / f"{name}.new"
         try:
-            new.write_bytes(data)
+            with new.open("xb") as file:  # through no link that somebody made
+                file.write(data)
             self._failpoints.reach("K12")
             new.rename(self._folder / name)
             self._failpoints.reach("K13")

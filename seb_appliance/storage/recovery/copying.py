@@ -167,7 +167,13 @@ class BucketCopy:
             )
         if layout.COPY in there:
             body = await self._target.get(layout.COPY)
-            begun = msgspec.json.decode(body, type=Marker)
+            try:
+                begun = msgspec.json.decode(body, type=Marker)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+                raise ConfigurationError(
+                    f"{layout.COPY} in {where} cannot be read: {error}. Choose another place, or "
+                    "remove what is there."
+                ) from error
             if begun.bucket_id != marker.bucket_id or begun.until_seq > marker.until_seq:
                 raise ConfigurationError(
                     f"{where} holds an unfinished copy of bucket {begun.bucket_id} up to entry "

@@ -143,7 +143,8 @@ class Recovery:
             )
         return StoreUnusableError(
             f"the journal in the bucket is damaged: {self._problem}. Nothing was changed in the "
-            "bucket. Restore this object."
+            "bucket. Restore this object from a copy of the bucket; docs/OPERATIONS.md (Recovery) "
+            "says what to do if no appliance made it."
         )
 
     async def _begin(self, names: Sequence[SnapshotName]) -> Position | None:

@@ -9,6 +9,8 @@ import os
 import re
 from pathlib import Path
 
+from seb_appliance.storage.private_files import open_private
+
 _LINE = re.compile(rb"[0-9a-f]{32}")
 
 
@@ -19,17 +21,20 @@ class WriterIds:
         self._path = path
 
     def known(self) -> frozenset[bytes]:
-        """The remembered ids; a line that a crash cut short is ignored."""
+        """The remembered ids; a line that a crash cut short is ignored. Raises
+        ConfigurationError."""
         try:
-            lines = self._path.read_bytes().split(b"\n")
+            descriptor = open_private(self._path, os.O_RDONLY)
         except FileNotFoundError:
             return frozenset()
+        with os.fdopen(descriptor, "rb") as file:
+            lines = file.read().split(b"\n")
         return frozenset(bytes.fromhex(x.decode()) for x in lines if _LINE.fullmatch(x))
 
     def remember(self, writer_id: bytes) -> None:
         """Durable on return. Call it before the id reaches the bucket: a later start that does not
-        recognize the epoch would require --take-over."""
-        descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        recognize the epoch would require --take-over. Raises ConfigurationError."""
+        descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             # A newline first, too: a crash may have cut the previous line short.
             os.write(descriptor, b"\n" + writer_id.hex().encode() + b"\n")

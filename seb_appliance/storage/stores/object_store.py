@@ -233,14 +233,21 @@ def too_large(key: str, size: int) -> CorruptObjectError:
     )
 
 
+def too_many(store: ObjectStore, prefix: str, most: int) -> StoreUnusableError:
+    """A hostile store lists without end."""
+    return StoreUnusableError(
+        f"{store.description} lists more than {most:,} objects under {prefix or 'its prefix'}: no "
+        "appliance makes so many. Remove those that are not its own."
+    )
+
+
 async def list_all(store: ObjectStore, prefix: str, *, most: int | None = None) -> list[ObjectInfo]:
-    """Every object under `prefix`, page by page. Raises StoreUnusableError for more than `most`."""
+    """Every object under `prefix`, page by page. Raises StoreUnusableError for more than `most`
+    (None: LISTED_OBJECTS_MAX)."""
+    most = limits.LISTED_OBJECTS_MAX if most is None else most
     found: list[ObjectInfo] = []
     while page := await store.list_after(prefix, found[-1].key if found else ""):
         found += page
-        if most is not None and len(found) > most:
-            raise StoreUnusableError(
-                f"{store.description} lists more than {most:,} objects under {prefix}: no "
-                "appliance makes so many. Remove those that are not its own."
-            )
+        if len(found) > most:
+            raise too_many(store, prefix, most)
     return found

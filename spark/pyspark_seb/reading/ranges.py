@@ -116,7 +116,8 @@ class SegmentReader:
         parts = urlsplit(url)
         host = f"{parts.scheme}://{parts.netloc}"
         if self._bucket is None or self._bucket_at != host:
-            self._bucket, self._bucket_at = Connection(host), host
+            self._bucket = Connection(host, limits.OBJECT_BYTES_MAX)
+            self._bucket_at = host
         asked = {"Range": f"bytes={begin}-{begin + length - 1}"}
         try:
             answer = self._bucket.exchange("GET", f"{parts.path}?{parts.query}", None, asked)
@@ -233,7 +234,7 @@ def by_api(appliance: Appliance, wanted: TopicRange, at: int, end: int) -> Itera
     path = f"/v1/topics/{wanted.topic}/records"
     while at < end:
         answer = appliance.get(path, offset=at, until=end, **_ASKED)
-        following = int(answer.headers["seb-next-offset"])
+        following = answer.number("seb-next-offset")
         if following <= at:
             raise TopicChangedError(
                 f"the log of topic {wanted.topic!r} ends at {following}, and was planned to be "

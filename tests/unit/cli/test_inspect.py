@@ -6,6 +6,7 @@ import json
 import sqlite3
 import tracemalloc
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from crc32c import crc32c
 from seb_appliance import limits, zstd
 from seb_appliance.cli import seb
 from seb_appliance.cli.commands.checks import describe
+from seb_appliance.cli.errors import WRONG, CommandError
 from seb_appliance.cli.output import outline
 from seb_appliance.errors import BadBatchError, StartError
 from seb_appliance.formats import batch, entry
@@ -170,6 +172,16 @@ def test_a_snapshot_that_inflates_to_too_much_is_not_taken_in(
         tracemalloc.stop()
 
 
+def test_a_column_that_is_computed_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "snapshot.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute("CREATE TABLE journal_state (a, b AS (zeroblob(8000000)))")
+        database.execute("INSERT INTO journal_state VALUES (1)")
+        database.commit()
+    with pytest.raises(BadBatchError, match="too big"):
+        describe(path.read_bytes())
+
+
 def run(*arguments: str) -> str:
     return CliRunner().invoke(seb, ["inspect", *arguments], catch_exceptions=False).output
 
@@ -193,12 +205,33 @@ def test_an_object_is_read_from_a_bucket_by_its_key(tmp_path: Path) -> None:
     assert json.loads(shown)["content"] == {"mode": "A"}
 
 
+@pytest.mark.parametrize("nested", [('{"a":', "1}"), ("[", "]")])
+def test_an_object_that_is_nested_too_deeply_is_told_in_one_sentence(
+    tmp_path: Path, nested: tuple[str, str]
+) -> None:
+    path = tmp_path / "nested.json"
+    path.write_text('{"a":' + nested[0] * 800 + nested[1][:-1] + nested[1][-1] * 800 + "}")
+    with pytest.raises(CommandError, match="nested too deeply") as told:
+        run(str(path))
+    assert told.value.exit_code == WRONG
+
+
 def test_an_object_that_is_not_there_is_told_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="cannot read"):
         run(str(tmp_path / "none"))
     (tmp_path / "bucket").mkdir()
-    with pytest.raises(StartError, match="has no object"):
-        run("none", "--bucket", f"file:{tmp_path / 'bucket'}")
+    (tmp_path / "beside").write_text("{}")
+    for key in ("none", "../beside", str(tmp_path / "beside"), ".tmp/none", ""):
+        with pytest.raises(StartError, match="has no object"):
+            run(key, "--bucket", f"file:{tmp_path / 'bucket'}")
+
+
+def test_a_file_that_is_larger_than_any_object_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(limits.OBJECT_BYTES_MAX + 1)
+    with pytest.raises(StartError, match="more bytes than any object of ours"):
+        run(str(path))
 
 
 def test_control_characters_of_a_record_do_not_reach_the_terminal() -> None:

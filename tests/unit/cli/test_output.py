@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from seb_appliance.cli.errors import CommandError
 from seb_appliance.cli.output import moment, outline, say_json, size, span, table
 from seb_appliance.errors import printable
 
@@ -26,6 +27,14 @@ def test_a_table_without_rows_says_so() -> None:
 def test_a_name_cannot_command_the_terminal() -> None:
     assert printable("a\x1b[2Jb\x07\n") == r"a\x1b[2Jb\x07\n"
     assert "\x1b" not in table(("name",), [("\x1b[2J",)], "")
+
+
+def test_what_is_nested_too_deeply_for_json_is_told_in_one_sentence() -> None:
+    nested: list[object] = []
+    for _ in range(5_000):
+        nested = [nested]
+    with pytest.raises(CommandError, match="nested too deeply"):
+        say_json(nested)
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from seb_appliance.cli import run
 from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.scratch import scratch_folder
 from tests.support.whole_bucket import Whole
 
 
@@ -88,3 +90,22 @@ def test_the_data_directory_of_another_bucket_is_refused(
     assert fsck(tidied, "--repair") == 78
     assert "belongs to another bucket" in capsys.readouterr().err
     assert state.read_bytes() == before
+
+
+def test_what_a_killed_one_left_in_the_temporary_folder_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But nothing of one that runs, and nothing behind a link."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed, theirs = tmp_path / "seb-fsck-killed", tmp_path / "theirs"
+    for folder in (killed, theirs):
+        folder.mkdir()
+        (folder / "reference.sqlite").write_bytes(b"8 GiB")
+    (tmp_path / "seb-fsck-link").symlink_to(theirs)
+    with scratch_folder("seb-fsck-") as one, scratch_folder("seb-fsck-") as two:
+        assert one.stat().st_mode & 0o077 == 0
+        assert {path.name for path in tmp_path.iterdir()} == {
+            one.name, two.name, "theirs", "seb-fsck-link"
+        }  # fmt: skip
+    assert (theirs / "reference.sqlite").exists()
+    assert not one.exists()

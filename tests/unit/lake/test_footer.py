@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.formats.lake.tables import TableFile
 from seb_appliance.lake.footer import footer_fault, rows_fault
-from seb_appliance.ops.checks.lake import LakeCheck
+from seb_appliance.ops.checks.lake import Apart, LakeCheck
+
+ROWS = 2_000
 
 # For which Arrow 26 ends its process: a histogram of levels has one count too many.
 _FATAL = base64.b64decode(
@@ -77,3 +80,21 @@ async def test_a_footer_that_ends_its_reader_is_damage() -> None:
     sound = parquet({"offset": [5, 7, 9]})
     assert await check._apart.run(rows_fault, sound, file_of(sound)) == ""
     check._apart.close()
+
+
+async def test_rows_that_need_any_memory_are_damage() -> None:
+    """A file of 20 KB whose every row is the same megabyte."""
+    rows = {
+        "offset": range(ROWS),
+        "value": pa.DictionaryArray.from_arrays(pa.array([0] * ROWS), pa.array(["x" * 10**6])),
+    }
+    out = pa.BufferOutputStream()
+    pq.write_table(pa.table(rows), out, compression="zstd", store_schema=False)
+    body = bytes(out.getvalue())
+    assert len(body) < 50_000
+    apart = Apart(1_500 * limits.MIB)
+    try:
+        said = await apart.run(rows_fault, body, TableFile("a", len(body), ROWS, *range(6)))
+    finally:
+        apart.close()
+    assert "cannot be read" in said

@@ -42,3 +42,13 @@ async def test_what_does_not_lie_there_comes_from_the_bucket(
     for key in keys:
         await bucket.put(key, key.encode())
         assert await reads.get(key) == key.encode()
+
+
+def test_the_cache_writes_into_no_file_of_somebody_else(tmp_path: Path) -> None:
+    cache, theirs = DiskCache(tmp_path / "cache", 1_000, NO_FAILPOINTS), tmp_path / "theirs"
+    theirs.write_text("precious")
+    (tmp_path / "cache" / f"{entry_name(7)}.new").symlink_to(theirs)
+    cache.put(entry_name(7), b"an entry")
+    assert (theirs.read_text(), cache.failures) == ("precious", 1)
+    cache.put(entry_name(7), b"an entry")
+    assert cache.read(7, 0, 8) == b"an entry"

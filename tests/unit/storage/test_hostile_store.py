@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 import resource
 import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -23,15 +24,18 @@ from seb_appliance.errors import (
     StoreUnusableError,
 )
 from seb_appliance.failpoints import NO_FAILPOINTS
+from seb_appliance.ops.checks.findings import Findings
+from seb_appliance.ops.checks.objects import list_bucket
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import list_claims
+from seb_appliance.storage.journal.bucket_info import refuse_foreign_data
 from seb_appliance.storage.journal.claims import Claimant
 from seb_appliance.storage.journal.replay import Replay
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import SnapshotName
 from seb_appliance.storage.recovery.snapshots import SnapshotStore
 from seb_appliance.storage.stores.memory import MemoryStore
-from seb_appliance.storage.stores.object_store import ObjectInfo
+from seb_appliance.storage.stores.object_store import ObjectInfo, list_all
 from seb_appliance.storage.stores.s3 import S3Store
 from seb_appliance.storage.stores.s3_options import S3Options
 from tests.support.fakes import FakeClock
@@ -231,7 +235,8 @@ class Endless(MemoryStore):
         self._name = name
 
     async def list_after(self, prefix: str, after: str = "", limit: int = 1000) -> list[ObjectInfo]:
-        first = int(after.removeprefix(prefix)[:20] or 0)
+        digits = re.search("[0-9]{20}", after)
+        first = int(digits[0]) if digits else 0
         return [ObjectInfo(prefix + self._name.format(first + i), 1) for i in range(1, limit + 1)]
 
 
@@ -244,6 +249,28 @@ async def test_a_listing_that_goes_on_and_on_is_refused(monkeypatch: pytest.Monk
         await SnapshotStore(retrying, NO_FAILPOINTS).list()
     with pytest.raises(StoreUnusableError, match="more than 3,000 objects"):
         await list_claims(retrying, layout.CLAIMS)
+
+
+@pytest.mark.parametrize("name", ["journal/{:020d}.seb", "segments/{:020d}", "{:020d}"])
+async def test_a_bucket_that_is_listed_without_end_ends_a_check(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(limits, "LISTED_OBJECTS_MAX", 3_000)
+    monkeypatch.setattr(limits, "LISTED_ENTRIES_MAX", 3_000)
+    store = RetryingStore(Endless(name), FakeClock(), lambda: 0.5)
+    with pytest.raises(StoreUnusableError, match="more than 3,000 objects"):
+        await list_bucket(store, Findings())
+    with pytest.raises(StoreUnusableError, match="more than 3,000 objects"):
+        await list_all(store, layout.OURS)
+
+
+async def test_a_store_that_lists_folders_without_end_ends_a_first_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "TOPICS_MAX", 3)
+    store = RetryingStore(Endless("{:020d}/000000000000.record_batch"), FakeClock(), lambda: 0.5)
+    with pytest.raises(ConfigurationError, match="more than 3 folders"):
+        await refuse_foreign_data(store)
 
 
 async def test_a_claim_above_which_none_can_be_is_named() -> None:

@@ -142,6 +142,17 @@ async def test_a_gap_is_damage_and_named(one, store, tmp_path):
     assert not await list_all(store, key(5))  # nothing was put into the gap
 
 
+async def test_a_stray_object_behind_the_log_is_named_with_what_to_do(one, store, tmp_path):
+    """It may be an acknowledged entry whose predecessors were lost: nothing is passed over."""
+    for stray in (key(500), f"{layout.JOURNAL}notes.txt"):
+        await store.inner.put(stray, b"hello")
+        with pytest.raises(StoreUnusableError, match=f"{stray} is there.*move it out") as damage:
+            await another(store, tmp_path).start(take_over=True)
+        assert "docs/OPERATIONS.md" in damage.value.detail
+        await store.inner.delete(stray)
+    await another(store, tmp_path).start(take_over=True)
+
+
 async def test_a_damaged_entry_is_not_the_end_of_the_log(one, store, tmp_path):
     body = bytearray(await store.get(key(10)))
     body[120] ^= 1

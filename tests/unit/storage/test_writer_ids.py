@@ -3,6 +3,9 @@
 import os
 from pathlib import Path
 
+import pytest
+
+from seb_appliance.errors import ConfigurationError
 from seb_appliance.storage.recovery.writer_ids import WriterIds
 
 
@@ -26,6 +29,18 @@ def test_a_line_cut_short_by_a_crash_does_not_spoil_the_next(tmp_path):
 def test_nobody_else_may_read_them(tmp_path):
     WriterIds(tmp_path / "writer-ids").remember(b"a" * 16)
     assert (tmp_path / "writer-ids").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("plant", [Path.symlink_to, lambda path, _: os.mkfifo(path)])
+def test_they_are_kept_in_no_file_of_somebody_else(tmp_path, plant):
+    """In a data directory that others may write to."""
+    theirs, path = tmp_path / "theirs", tmp_path / "writer-ids"
+    theirs.write_text("precious")
+    plant(path, theirs)
+    for use in (WriterIds(path).known, lambda: WriterIds(path).remember(b"a" * 16)):
+        with pytest.raises(ConfigurationError, match="writer-ids"):
+            use()
+    assert theirs.read_text() == "precious"
 
 
 def test_the_line_and_its_name_are_on_the_disk_when_it_is_remembered(tmp_path, monkeypatch):

@@ -1,0 +1,45 @@
+"""Temporary folders of commands."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+@contextlib.contextmanager
+def scratch_folder(prefix: str) -> Iterator[Path]:
+    """A new folder below TMPDIR, removed at the end. What is removed first are those of commands
+    that were killed: the process holds a lock on its folder, which the kernel releases."""
+    for abandoned in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+        _remove_if_abandoned(abandoned)
+    made = Path(tempfile.mkdtemp(prefix=f".{prefix}"))
+    locked = os.open(made, _FOLDER)
+    try:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        # Its name last: another command may remove what has that name and no lock.
+        folder = made.rename(made.with_name(made.name.removeprefix(".")))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(locked)
+
+
+def _remove_if_abandoned(folder: Path) -> None:
+    with contextlib.suppress(OSError):  # somebody else's, or it is in use
+        opened = os.open(folder, _FOLDER)
+        try:
+            if os.fstat(opened).st_uid == os.geteuid():
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(opened)

@@ -1,0 +1,32 @@
+"""Opens files of the data directory, which may be one that others can write to."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from seb_appliance.errors import ConfigurationError
+
+
+def open_private(path: Path, flags: int) -> int:
+    """A descriptor of the regular file at `path`, which is private if `flags` creates it. Never
+    through a symbolic link, nor of a pipe, which would wait. Raises FileNotFoundError, and
+    ConfigurationError."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _unusable(path, str(error.strerror)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise _unusable(path, "it is not a regular file")
+    return descriptor
+
+
+def _unusable(path: Path, why: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"cannot use {path} ({why}). The data directory must be one that only its owner can write "
+        "to; check --data."
+    )
