@@ -19,7 +19,7 @@ from tests.fuzz.mutating import mutations
 from tests.fuzz.registry import TARGETS
 from tests.fuzz.target import Finding, Target
 
-QUICK, SLOW, GUIDED = 100, 5_000, 2_000
+QUICK, SLOW, GUIDED = 100, 2_000, 2_000
 
 
 def broken(data: bytes) -> None:

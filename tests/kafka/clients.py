@@ -96,8 +96,8 @@ def java() -> list[str]:
 CONFLUENT = Client("confluent-kafka", python("confluent"), neighbour=False)
 CLIENTS = [
     CONFLUENT,
-    Client("kafka-python", python("pure_python"), codecs=("none", "gzip"), neighbour=False),
-    Client("aiokafka", python("asynchronous"), neighbour=False),
+    Client("kafka-python", python("pure_python"), codecs=("none", "gzip")),
+    Client("aiokafka", python("asynchronous")),
     Client("kcat", python("kcat"), transactions=False, needs="kcat"),
     Client(
         "kafkajs", javascript("kafkajs"), codecs=("none", "gzip"), needs=str(MODULES / "kafkajs")

@@ -42,7 +42,7 @@ from seb_appliance.storage.stores.memory import MemoryStore
 from tests.model.group_rules import GroupRules, ModelGroup
 
 ADMIN = ApiKeyView("model", "model", (Grant(operation="admin"),), 0)
-HISTORIES = int(os.environ.get("TEST_HISTORIES", "200"))  # of each model, over both modes
+HISTORIES = int(os.environ.get("TEST_HISTORIES", "120"))  # of each model, over both modes
 
 names = st.sampled_from(["a", "b.c", "b.d"])
 values = st.one_of(st.none(), st.binary(max_size=20))

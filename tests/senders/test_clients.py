@@ -83,7 +83,9 @@ def test_what_curl_sends_is_stored_once_over_a_kill(tmp_path: Path, failpoint: s
 
 
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
-@pytest.mark.parametrize("name", ["send_requests.py", "send_httpx.py"])
+@pytest.mark.parametrize(
+    "name", ["send_requests.py", pytest.param("send_httpx.py", marks=pytest.mark.neighbours)]
+)
 def test_what_python_sends_is_stored_once_over_a_kill(
     tmp_path: Path, name: str, failpoint: str
 ) -> None:
@@ -109,6 +111,7 @@ def test_a_repeated_cloud_event_is_stored_once(tmp_path: Path) -> None:
     assert ["a-binary" in named[0], "a-structured" in named[1]] == [True, True]
 
 
+@pytest.mark.neighbours
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
 def test_what_the_cloud_events_sdk_sends_is_stored_once_over_a_kill(
     tmp_path: Path, failpoint: str

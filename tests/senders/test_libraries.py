@@ -74,6 +74,7 @@ def test_what_a_program_logs_is_a_record_each(tmp_path: Path, sender: str) -> No
         assert str(record["timestamp"]).startswith("20")
 
 
+@pytest.mark.neighbours
 @pytest.mark.parametrize("failpoint", FAILPOINTS)
 @pytest.mark.parametrize("sender", SENDERS)
 def test_nothing_that_a_program_logs_is_lost_over_a_kill(

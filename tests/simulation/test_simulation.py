@@ -15,7 +15,7 @@ from tests.simulation.seeds import KINDS, Kind, run_seed
 
 ROOT = Path(__file__).parents[2]
 SEEDS: dict[Kind, int] = {
-    "plain": int(os.environ.get("TEST_SEEDS", "400")),
+    "plain": int(os.environ.get("TEST_SEEDS", "250")),
     "sqlite": int(os.environ.get("TEST_SQLITE_SEEDS", "30")),
     "streams": int(os.environ.get("TEST_STREAM_SEEDS", "100")),
     "doors": int(os.environ.get("TEST_DOORS_SEEDS", "10")),

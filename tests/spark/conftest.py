@@ -205,6 +205,7 @@ def value_of(number: int, size: int = 20) -> bytes:
 def house(moto_server: S3Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     bucket = Bucket.s3(moto_server.new_bucket(), moto_server.port)
     flags = ["--tidy-bytes", "1KiB", "--tidy-young", "0ms", "--compression", "none"]
+    flags += ["--linger", "10ms"]  # in place of a second for each write on S3
     seb = SebProcess(bucket, tmp_path_factory.mktemp("seb") / "local", flags)
     try:
         asyncio.run(seb.ready(within_s=WAIT_S))

@@ -34,6 +34,7 @@ def values(house: House, topic: str) -> list[bytes]:
     return found
 
 
+@pytest.mark.neighbours  # six JVMs
 def test_executors_get_the_connector_with_the_job(house, machines, tmp_path: Path) -> None:
     """The wheel, named .zip: Spark puts no other name of an archive on Python's path."""
     topic = house.name()

@@ -33,7 +33,7 @@ from tests.spark.jobs import (
     stopped_before_each_step,
 )
 
-DAYS = 3
+DAYS = 2
 EVERY_S = 100  # seconds between the records of a topic that spans days
 OF_DAYS = DAYS * 86_400 // EVERY_S
 

@@ -177,7 +177,9 @@ def main() -> NoReturn:
     for name in _IMPORTED:
         import_module(name)
     from seb_appliance import cli
+    from seb_appliance.ops.serve.protocols import openapi_json
 
+    openapi_json()  # each start would make the same document
     gc.collect()
     gc.freeze()  # a fork copies what its collections touch
     sys.argv = ["seb", *_fork_when_asked(control)]
