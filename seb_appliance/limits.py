@@ -259,6 +259,7 @@ MQTT_SHARES_MAX: Final = 1_000  # groups of clients that share a subscription; e
 MQTT_SESSION_EXPIRY_S_MAX: Final = 30 * 24 * 3_600  # a longer one is lowered
 MQTT_SESSION_BYTES_MAX: Final = 64 * KIB  # of the subscriptions of a session
 MQTT_SESSIONS_BYTES_MAX: Final = 64 * MIB
+MQTT_WILLS_BYTES_MAX: Final = 64 * MIB
 MQTT_SESSION_SWEEP_S: Final = 60  # between two looks for sessions that have expired
 MQTT_COMMIT_S: Final = 1  # from an acknowledgement to the commit
 MQTT_RETAINED_MAX: Final = 200_000  # messages

@@ -313,6 +313,36 @@ async def test_a_delayed_will_is_published_unless_its_client_returns(running):
             assert (await watch.message()).payload == b"gone"
 
 
+async def test_wills_are_bounded_by_their_bytes(running, monkeypatch):
+    """Also those whose clients are away, until they are stored or given up."""
+    room = running[1].wills
+    will = Publish("will/large", b"w" * 10_000, 1, properties={"will_delay": 600})
+    client = client_of(running, "large")
+    async with connected(running, client_id="watch") as watch:
+        await watch.subscribe("will/large")
+        async with connected(running, client_id="large", will=will, **kept()):
+            assert 10_000 < room.used < 11_000
+        await gone(running, "large")
+        assert room.used > 10_000
+        monkeypatch.setattr(room, "limit", 25_000)
+        async with raw(running) as other:
+            other.send(connect(running[0].admin_key, client_id="other", will=will, **kept()))
+            assert (await other.packet())[1][1] == Code.QUOTA
+        running[1].will_is_due(client)
+        assert (await watch.message()).topic == "will/large"
+        assert room.used == 0
+    async with connected(running, client_id="polite", will=will) as polite:
+        assert room.used > 10_000
+        polite.send(codec.packet(codec.DISCONNECT, b""))
+        await gone(running, "polite")
+    assert room.used == 0
+    async with connected(running, client_id="large", will=will, **kept()):
+        pass
+    await gone(running, "large")
+    async with connected(running, client_id="large", **kept()):
+        assert room.used == 0  # its client is back
+
+
 async def test_a_commit_on_its_way_does_not_refuse_a_subscription(running, monkeypatch):
     monkeypatch.setattr(limits, "MQTT_COMMIT_S", 3_600)
     logs, broker = running[1].logs, running[0].appliance.broker
