@@ -32,6 +32,9 @@ class Receiver(Protocol):
     version: int
 
     @property
+    def holds_key(self) -> bool: ...
+
+    @property
     def unsent_bytes(self) -> int: ...
 
     def write(self, data: bytes) -> None: ...
@@ -205,6 +208,9 @@ class Outgoing:
         return self._aliases.get(topic, following if following <= self._aliases_max else None)
 
     def _write(self, data: bytes) -> None:
+        if not self._connection.holds_key:
+            self._connection.end("the API key has changed or expired", Code.NOT_AUTHORIZED)
+            return
         if self._meter is not None:
             self._meter.charge_out(len(data))
         self._connection.write(data)
