@@ -14,6 +14,7 @@ from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code, Publish
 from seb_appliance.protocols.mqtt.sessions import _NOBODY
 from seb_appliance.storage.stores.memory import MemoryStore
+from tests.support.appliance import hold_creates
 from tests.support.mqtt_client import connected, raw, serving
 from tests.support.mqtt_packets import connect
 
@@ -231,6 +232,30 @@ async def test_a_newer_connection_takes_the_session_over(running):
             assert newer.present
             await publish(running, "moved", b"1")
             assert (await newer.message()).payload == b"1"
+
+
+async def test_of_two_that_wait_for_the_end_of_a_session_each_has_one_of_its_own(
+    running, monkeypatch
+):
+    given = {"clean_start": True, "session_expiry": 3_600}
+    async with connected(running, client_id="twice", **kept()) as client:
+        await client.subscribe("twice")
+    arrived, go_on = hold_creates(running[0], monkeypatch)
+    async with raw(running) as first, raw(running) as second:
+        for waiting, one in enumerate((first, second), 1):
+            one.send(connect(running[0].admin_key, client_id="twice", **given))
+            while sum(each._starting is not None for each in running[1]._all) < waiting:
+                await asyncio.sleep(0)
+        await arrived.wait()
+        go_on.set()
+        for one in (first, second):
+            kind, body = await one.packet()
+            assert (kind, *body[:2]) == (0x20, 0, Code.SUCCESS)
+        kind, body = await first.packet()
+        assert (kind, body[0]) == (0xE0, Code.TAKEN_OVER)
+        session = running[1].sessions.find(client_of(running, "twice"))
+        assert session in running[1].sessions._connected
+        assert session.until_us is None
 
 
 async def test_a_slow_client_with_a_session_reads_from_the_log(running):

@@ -195,7 +195,12 @@ class Connection(PacketConnection[tuple[int, bytes]]):
     async def _begin_anew(
         self, ending: asyncio.Task[None], asked: codec.Connect, key: ApiKeyView
     ) -> None:
-        await asyncio.shield(ending)
+        client, server = (key.api_key_id, self.client_id), self._server
+        waits_for: asyncio.Task[None] | None = ending
+        while waits_for is not None:
+            await asyncio.shield(waits_for)
+            server.displace(client)  # another connection of this client may have waited, too
+            waits_for = server.sessions.ending(client, clean_start=asked.clean_start)
         try:
             self._enter(asked, key)
         except MqttError as error:

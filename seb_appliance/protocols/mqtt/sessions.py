@@ -234,7 +234,8 @@ class Sessions:
         session = self._all.get(client)
         if session is not None and (clean_start or self._has_expired(session)):
             return self.end(session)
-        return self._ending.get(client)
+        task = self._ending.get(client)
+        return None if task is None or task.done() else task
 
     def enter(self, session: Session, expiry_s: int) -> None:
         """Its client is connected. Raises MqttError if there is no room for it."""
