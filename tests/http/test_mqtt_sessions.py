@@ -338,6 +338,32 @@ async def test_a_delayed_will_is_published_unless_its_client_returns(running):
             assert (await watch.message()).payload == b"gone"
 
 
+async def test_messages_without_acknowledgements_take_a_share_of_memory(running, monkeypatch):
+    """All but the first few; also while the client is away. Further ones wait in the log."""
+    room = running[1].sessions._room
+    async with connected(running, client_id="hoarder", **kept()) as client:
+        await client.subscribe("hoard")
+        before = room.used
+        await publish(running, "hoard", *(b"%d" % n for n in range(20)))
+        first = [await client.message() for _ in range(20)]
+        assert room.used - before >= 4 * 160
+    await gone(running, "hoarder")
+    assert room.used - before >= 4 * 160
+    async with connected(running, client_id="hoarder", **kept()) as client:
+        again = [await client.message() for _ in range(20)]
+        assert [one.payload for one in again] == [one.payload for one in first]
+        monkeypatch.setattr(room, "limit", 0)
+        await publish(running, "hoard", b"20", b"21")
+        assert await client.pong()
+        for message in again[:6]:
+            ack(client, message)
+        assert (await client.message()).payload == b"20"
+        assert room.used == before
+        for message in again[6:]:
+            ack(client, message)
+        assert (await client.message()).payload == b"21"
+
+
 async def test_wills_are_bounded_by_their_bytes(running, monkeypatch):
     """Also those whose clients are away, until they are stored or given up."""
     room = running[1].wills

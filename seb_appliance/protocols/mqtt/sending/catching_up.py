@@ -79,7 +79,7 @@ class CatchingUp:
                 self.read_on(topic_id, at)
 
     async def _send_again(self, packet_id: int, sent: Sent) -> None:
-        await self._outgoing.room()
+        await self._outgoing.room(again=True)
         if sent.is_received:
             self._outgoing.send_again(sent, packet_id)
             return
@@ -89,7 +89,7 @@ class CatchingUp:
             row = await self._logs.record(topic_id, offset)
             found = row and self._logs.as_publish(topic_id, row)
         if found is None:  # it has expired, or was replaced
-            self._session.sent.pop(packet_id, None)
+            self._session.sent.drop(packet_id)
         else:
             self._outgoing.send_again(sent, packet_id, found[0])
 

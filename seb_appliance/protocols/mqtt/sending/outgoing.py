@@ -84,9 +84,9 @@ class Outgoing:
         """Messages that were sent and are not acknowledged."""
         return len(self._unacknowledged)
 
-    async def room(self) -> None:
-        """Waits until a message can be sent at once."""
-        while not self._may_send:
+    async def room(self, *, again: bool = False) -> None:
+        """Waits until a message can be sent at once. `again`: it was sent before."""
+        while not (self._is_open if again else self._may_send):
             self._has_gone_on.clear()
             await self._has_gone_on.wait()
 
@@ -145,7 +145,7 @@ class Outgoing:
                 known.is_received = True
             self._release(packet_id, Code.SUCCESS if known is not None else Code.NO_PACKET_ID)
             return
-        done = sent.pop(packet_id, None)
+        done = sent.drop(packet_id)
         if done is not None and done.share is not None and done.place is not None:
             done.share.done(done.place)
         elif done is not None:
@@ -170,7 +170,7 @@ class Outgoing:
         self._is_over = True
         for packet_id, sent in list(self._session.sent.items()):
             if sent.share is not None and sent.place is not None:
-                del self._session.sent[packet_id]
+                self._session.sent.drop(packet_id)
                 sent.share.give_back(sent.place)
         if self.feed is not None:
             self.feed.close()
@@ -179,6 +179,10 @@ class Outgoing:
 
     @property
     def _may_send(self) -> bool:
+        return self._is_open and self._session.sent.may_grow()
+
+    @property
+    def _is_open(self) -> bool:
         return self._has_room and len(self._unacknowledged) < self._window
 
     @property
