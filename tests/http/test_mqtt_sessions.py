@@ -340,7 +340,7 @@ async def test_a_delayed_will_is_published_unless_its_client_returns(running):
 
 async def test_messages_without_acknowledgements_take_a_share_of_memory(running, monkeypatch):
     """All but the first few; also while the client is away. Further ones wait in the log."""
-    room = running[1].sessions._room
+    room = running[1].sessions._sent
     async with connected(running, client_id="hoarder", **kept()) as client:
         await client.subscribe("hoard")
         before = room.used
@@ -362,6 +362,29 @@ async def test_messages_without_acknowledgements_take_a_share_of_memory(running,
         for message in again[6:]:
             ack(client, message)
         assert (await client.message()).payload == b"21"
+
+
+async def test_a_client_that_takes_one_message_at_a_time_has_few_in_memory(running, monkeypatch):
+    """Thousands of clients may come back at one time, and take nothing."""
+    read, counts = running[1].logs.read, list[int]()
+
+    async def counted(*given):
+        found = await read(*given)
+        counts.append(len(found[0]))
+        return found
+
+    async with connected(running, client_id="crawling", **kept()) as client:
+        await client.subscribe("crawl")
+    await gone(running, "crawling")
+    await publish(running, "crawl", *(b"%d" % n for n in range(100)))
+    monkeypatch.setattr(running[1].logs, "read", counted)
+    async with connected(running, client_id="crawling", receive_maximum=1, **kept()) as client:
+        for n in range(100):
+            message = await client.message()
+            assert message.payload == b"%d" % n
+            ack(client, message)
+        assert await client.pong()
+    assert max(counts) <= 16
 
 
 async def test_wills_are_bounded_by_their_bytes(running, monkeypatch):

@@ -207,6 +207,10 @@ class Sessions:
         self._room = broker.shares.declare(
             "mqtt_sessions", limits.MQTT_SESSIONS_BYTES_MAX, "bytes of MQTT sessions", remedy
         )
+        waiting = "bytes of MQTT messages without acknowledgement"
+        self._sent = broker.shares.declare(
+            "mqtt_unacknowledged", limits.MQTT_SESSIONS_BYTES_MAX, waiting
+        )
         self._all = dict[Client, Session]()
         self._ending = dict[Client, asyncio.Task[None]]()
         self._connected = set[Session]()
@@ -274,7 +278,7 @@ class Sessions:
                 raise MqttError(Code.QUOTA, "there are too many sessions")
             session.room, self._all[session.client] = room, session
         if session.sent.room is None:
-            session.sent.room = Reservation(self._room, session.client[0])
+            session.sent.room = Reservation(self._sent, session.client[0])
         self._connected.add(session)
         if session.until_us is not None:
             session.until_us = None

@@ -86,7 +86,7 @@ class Outgoing:
 
     async def room(self, *, again: bool = False) -> None:
         """Waits until a message can be sent at once. `again`: it was sent before."""
-        while not (self._is_open if again else self._may_send):
+        while not (self._is_open if again else self.may_send):
             self._has_gone_on.clear()
             await self._has_gone_on.wait()
 
@@ -108,7 +108,7 @@ class Outgoing:
         if not at.is_live or place.offset < at.next_offset:
             return "delayed"
         at.next_offset = place.offset
-        if not self._may_send:
+        if not self.may_send:
             assert self.feed is not None
             self.feed.read_on(place.topic_id, at)
             return "delayed"
@@ -118,7 +118,7 @@ class Outgoing:
     def offer(self, message: Publish, share: Giver, place: Place) -> str | None:
         """Send a message of a share; None if the client takes none now."""
         overdrawn = self._meter is not None and self._meter.overdrawn_s > 0
-        if self._is_over or not self._may_send or overdrawn:
+        if self._is_over or not self.may_send or overdrawn:
             return None
         return self.send(message, place, share)
 
@@ -178,7 +178,8 @@ class Outgoing:
     # --- inside ---
 
     @property
-    def _may_send(self) -> bool:
+    def may_send(self) -> bool:
+        """Whether the client takes a message now, and there is memory to wait for its end."""
         return self._is_open and self._session.sent.may_grow()
 
     @property
