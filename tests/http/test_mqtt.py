@@ -167,21 +167,6 @@ async def test_an_api_key_that_is_revoked_ends_its_connections(running):
     assert await stored(running, "late") == []
 
 
-@pytest.mark.parametrize("topic_filter", ["secret/#", "$share/s/secret/#"])
-@pytest.mark.parametrize("qos", [0, 1])
-async def test_an_api_key_that_is_revoked_gets_no_more_messages(running, topic_filter, qos):
-    key = await api_key(running, ("consume", "mqtt.**"))
-    async with (
-        connected(running, client_id="spy", password=key["secret"]) as spy,
-        connected(running, client_id="publisher") as publisher,
-    ):
-        await spy.subscribe(topic_filter)
-        await running[0].client.delete(f"/v1/api-keys/{key['api_key_id']}")
-        publisher.publish("secret/1", b"1", qos=qos)
-        first, body = await spy.packet()
-        assert (first, body[0]) == (0xE0, Code.NOT_AUTHORIZED)
-
-
 async def test_a_will_is_published_unless_the_client_says_goodbye(running):
     async with connected(running, client_id="watch") as watch:
         watch.send(subscribe("will/#"))

@@ -137,9 +137,13 @@ async def test_a_download_ends_with_the_log_in(
         await olga.post("/ui/logout")
 
     monkeypatch.setattr(downloads.Download, "_send", send_and_log_out)
-    got = b""
-    with pytest.raises(httpx2.RemoteProtocolError):
+    got = bytearray()
+
+    async def download() -> None:
         async with olga.client.stream("GET", "/ui/topics/t/download?offset=0") as answer:
             async for part in answer.aiter_bytes():
-                got += part
+                got.extend(part)
+
+    with pytest.raises(httpx2.RemoteProtocolError):
+        await download()
     assert got.count(b"\n") == 2
