@@ -238,9 +238,7 @@ class Connection(PacketConnection[tuple[int, bytes]]):
             server.counts,
         )
         catching_up = CatchingUp(self.session, self.outgoing, server.dispatcher, server.counts)
-        self.retained = RetainedSender(
-            server.retained, self.outgoing, self.client_id, server.counts
-        )
+        self.retained = RetainedSender(server.retained, self.outgoing, client, server.counts)
         self.incoming.exactly_once = self.session.exactly_once
         self._accept(key)
         server.entered(self)
