@@ -1,5 +1,4 @@
-"""MQTT shared subscriptions: each message goes to one client of a group. And what ends subscriptions
-of both kinds."""
+"""MQTT shared subscriptions: each message goes to one client of a group. And what ends them."""
 
 from __future__ import annotations
 
