@@ -115,6 +115,33 @@ async def test_retained_messages_are_bounded(running, monkeypatch):
         assert (await client.packet())[1][-1] == Code.QUOTA
 
 
+async def test_clients_that_do_not_take_what_their_subscriptions_find_hold_a_share(
+    running, monkeypatch
+):
+    """Each one holds a list of all that was found. Who finds no room is sent it later."""
+    room = running[1].retained._lookups
+    for number in range(5):
+        async with connected(running) as client:
+            await client.stores(f"shelf/{number}", b"x", retain=True)
+    async with connected(running, client_id="lazy", receive_maximum=1) as lazy:
+        await lazy.subscribe("shelf/+")
+        first = await lazy.message()
+        assert room.used == 5 * 8
+        monkeypatch.setattr(room, "limit", room.used)
+        async with connected(running, client_id="later") as later:
+            await later.subscribe("shelf/+")
+            assert await later.pong()
+            lazy.send(codec.write_ack(codec.PUBACK, first.packet_id, 5))
+            for _ in range(4):
+                message = await lazy.message()
+                lazy.send(codec.write_ack(codec.PUBACK, message.packet_id, 5))
+            monkeypatch.undo()
+            assert {(await later.message()).topic for _ in range(5)} == {
+                f"shelf/{number}" for number in range(5)
+            }
+    assert room.used == 0
+
+
 async def test_retained_messages_come_back_on_a_new_machine(tmp_path):
     store = MemoryStore()
     async with serving(tmp_path / "a", store=store) as first, connected(first) as client:

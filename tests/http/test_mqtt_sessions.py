@@ -14,6 +14,7 @@ from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code, Publish
 from seb_appliance.protocols.mqtt.sessions import _NOBODY
 from seb_appliance.storage.stores.memory import MemoryStore
+from tests.support.appliance import hold_creates
 from tests.support.mqtt_client import connected, raw, serving
 from tests.support.mqtt_packets import connect
 
@@ -233,6 +234,30 @@ async def test_a_newer_connection_takes_the_session_over(running):
             assert (await newer.message()).payload == b"1"
 
 
+async def test_of_two_that_wait_for_the_end_of_a_session_each_has_one_of_its_own(
+    running, monkeypatch
+):
+    given = {"clean_start": True, "session_expiry": 3_600}
+    async with connected(running, client_id="twice", **kept()) as client:
+        await client.subscribe("twice")
+    arrived, go_on = hold_creates(running[0], monkeypatch)
+    async with raw(running) as first, raw(running) as second:
+        for waiting, one in enumerate((first, second), 1):
+            one.send(connect(running[0].admin_key, client_id="twice", **given))
+            while sum(each._starting is not None for each in running[1]._all) < waiting:
+                await asyncio.sleep(0)
+        await arrived.wait()
+        go_on.set()
+        for one in (first, second):
+            kind, body = await one.packet()
+            assert (kind, *body[:2]) == (0x20, 0, Code.SUCCESS)
+        kind, body = await first.packet()
+        assert (kind, body[0]) == (0xE0, Code.TAKEN_OVER)
+        session = running[1].sessions.find(client_of(running, "twice"))
+        assert session in running[1].sessions._connected
+        assert session.until_us is None
+
+
 async def test_a_slow_client_with_a_session_reads_from_the_log(running):
     given = kept() | {"receive_maximum": 2}
     async with connected(running, client_id="slow", **given) as client:
@@ -311,6 +336,85 @@ async def test_a_delayed_will_is_published_unless_its_client_returns(running):
         await gone(running, "mortal")
         async with connected(running, client_id="mortal"):  # ends the session
             assert (await watch.message()).payload == b"gone"
+
+
+async def test_messages_without_acknowledgements_take_a_share_of_memory(running, monkeypatch):
+    """All but the first few; also while the client is away. Further ones wait in the log."""
+    room = running[1].sessions._sent
+    async with connected(running, client_id="hoarder", **kept()) as client:
+        await client.subscribe("hoard")
+        before = room.used
+        await publish(running, "hoard", *(b"%d" % n for n in range(20)))
+        first = [await client.message() for _ in range(20)]
+        assert room.used - before >= 4 * 160
+    await gone(running, "hoarder")
+    assert room.used - before >= 4 * 160
+    async with connected(running, client_id="hoarder", **kept()) as client:
+        again = [await client.message() for _ in range(20)]
+        assert [one.payload for one in again] == [one.payload for one in first]
+        monkeypatch.setattr(room, "limit", 0)
+        await publish(running, "hoard", b"20", b"21")
+        assert await client.pong()
+        for message in again[:6]:
+            ack(client, message)
+        assert (await client.message()).payload == b"20"
+        assert room.used == before
+        for message in again[6:]:
+            ack(client, message)
+        assert (await client.message()).payload == b"21"
+
+
+async def test_a_client_that_takes_one_message_at_a_time_has_few_in_memory(running, monkeypatch):
+    """Thousands of clients may come back at one time, and take nothing."""
+    read, counts = running[1].logs.read, list[int]()
+
+    async def counted(*given):
+        found = await read(*given)
+        counts.append(len(found[0]))
+        return found
+
+    async with connected(running, client_id="crawling", **kept()) as client:
+        await client.subscribe("crawl")
+    await gone(running, "crawling")
+    await publish(running, "crawl", *(b"%d" % n for n in range(100)))
+    monkeypatch.setattr(running[1].logs, "read", counted)
+    async with connected(running, client_id="crawling", receive_maximum=1, **kept()) as client:
+        for n in range(100):
+            message = await client.message()
+            assert message.payload == b"%d" % n
+            ack(client, message)
+        assert await client.pong()
+    assert max(counts) <= 16
+
+
+async def test_wills_are_bounded_by_their_bytes(running, monkeypatch):
+    """Also those whose clients are away, until they are stored or given up."""
+    room = running[1].wills
+    will = Publish("will/large", b"w" * 10_000, 1, properties={"will_delay": 600})
+    client = client_of(running, "large")
+    async with connected(running, client_id="watch") as watch:
+        await watch.subscribe("will/large")
+        async with connected(running, client_id="large", will=will, **kept()):
+            assert 10_000 < room.used < 11_000
+        await gone(running, "large")
+        assert room.used > 10_000
+        monkeypatch.setattr(room, "limit", 25_000)
+        async with raw(running) as other:
+            other.send(connect(running[0].admin_key, client_id="other", will=will, **kept()))
+            assert (await other.packet())[1][1] == Code.QUOTA
+        running[1].will_is_due(client)
+        assert (await watch.message()).topic == "will/large"
+        assert room.used == 0
+    async with connected(running, client_id="polite", will=will) as polite:
+        assert room.used > 10_000
+        polite.send(codec.packet(codec.DISCONNECT, b""))
+        await gone(running, "polite")
+    assert room.used == 0
+    async with connected(running, client_id="large", will=will, **kept()):
+        pass
+    await gone(running, "large")
+    async with connected(running, client_id="large", **kept()):
+        assert room.used == 0  # its client is back
 
 
 async def test_a_commit_on_its_way_does_not_refuse_a_subscription(running, monkeypatch):

@@ -1,4 +1,4 @@
-"""MQTT shared subscriptions: each message goes to one client of a group."""
+"""MQTT shared subscriptions: each message goes to one client of a group. And what ends them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest_asyncio
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code
 from seb_appliance.storage.stores.memory import MemoryStore
+from tests.http.test_mqtt import api_key
 from tests.http.test_mqtt_sessions import FOR_AN_HOUR, ack, gone, publish
 from tests.support.mqtt_client import connected, serving
 
@@ -195,3 +196,18 @@ async def test_a_share_needs_a_grant_for_its_filter(running):
     async with connected(running, client_id="g", password=secret) as client:
         assert await client.subscribe("$share/g/ok/a") == 1
         assert await client.subscribe("$share/g/other") == Code.NOT_AUTHORIZED
+
+
+@pytest.mark.parametrize("topic_filter", ["secret/#", "$share/s/secret/#"])
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_an_api_key_that_is_revoked_gets_no_more_messages(running, topic_filter, qos):
+    key = await api_key(running, ("consume", "mqtt.**"))
+    async with (
+        connected(running, client_id="spy", password=key["secret"]) as spy,
+        connected(running, client_id="publisher") as publisher,
+    ):
+        await spy.subscribe(topic_filter)
+        await running[0].client.delete(f"/v1/api-keys/{key['api_key_id']}")
+        publisher.publish("secret/1", b"1", qos=qos)
+        first, body = await spy.packet()
+        assert (first, body[0]) == (0xE0, Code.NOT_AUTHORIZED)

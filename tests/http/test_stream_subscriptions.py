@@ -241,6 +241,27 @@ async def has(seb, path):
     return (await seb.client.head(f"{STREAM}/{path}")).status_code == 200
 
 
+async def test_a_wake_ends_for_a_worker_whose_api_key_is_revoked(seb):
+    """It can neither move cursors nor keep the lease from others."""
+    await pool(seb, "fired")
+    await put(seb, "fired/a", 1)
+    await woken(seb, "fired", 1)
+    grants = [{"operation": "consume", "topics": "fired.*"}]
+    made = (await seb.client.post("/v1/api-keys", json={"name": "w", "grants": grants})).json()
+    key = {"authorization": f"Bearer {made['secret']}"}
+    url = f"{SUBSCRIPTIONS}/fired/claim"
+    claimed = (await seb.client.post(url, json={"worker": "w"}, headers=key)).json()
+    await act(seb, "fired", claimed)
+    gone = await seb.client.delete(f"/v1/api-keys/{made['api_key_id']}")
+    assert gone.status_code == 204
+    for what, more in (("ack", {"acks": acks(claimed)}), ("ack", {}), ("callback", {})):
+        refused = await act(seb, "fired", claimed, what, 409, **more)
+        assert refused["error"]["code"] == "FENCED"
+    assert await cursors(seb, "fired") == {"fired/a": 0}
+    await woken(seb, "fired", 2)
+    assert (await claim(seb, "fired"))["generation"] > claimed["generation"]
+
+
 async def test_a_claim_of_what_has_nothing_new_is_refused(seb):
     await pool(seb, "idle")
     refused = await claim(seb, "idle", status=409)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import httpx2
 import msgspec
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.ui.records import downloads
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.ui.pages import Visitor, add_user, visitor
 
@@ -120,3 +123,27 @@ async def test_a_client_that_leaves_follows_no_more(seb: RunningAppliance, olga:
     async with asyncio.timeout(60):
         while seb.appliance.broker.followers.count:
             await asyncio.sleep(0)
+
+
+async def test_a_download_ends_with_the_log_in(
+    seb: RunningAppliance, olga: Visitor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloads, "_PART", 2)
+    await produce(seb, [str(n) for n in range(10)])
+    send = downloads.Download._send
+
+    async def send_and_log_out(*given: Any) -> None:
+        await send(*given)
+        await olga.post("/ui/logout")
+
+    monkeypatch.setattr(downloads.Download, "_send", send_and_log_out)
+    got = bytearray()
+
+    async def download() -> None:
+        async with olga.client.stream("GET", "/ui/topics/t/download?offset=0") as answer:
+            async for part in answer.aiter_bytes():
+                got.extend(part)
+
+    with pytest.raises(httpx2.RemoteProtocolError):
+        await download()
+    assert got.count(b"\n") == 2

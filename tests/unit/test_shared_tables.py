@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from seb_appliance import limits
-from seb_appliance.broker.access.audit import Actor
+from seb_appliance.broker.access.audit import THE_APPLIANCE, Actor
+from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.topic_settings import TopicSettings
 from tests.unit.test_tables import ground
@@ -28,3 +29,28 @@ async def test_topics_of_one_api_key_leave_room_for_tables_of_others(
             pass
         made = [one.head.definition.name for one in broker.tables.all()]
         assert sorted(made) == ["g1", "g2", "o", "orders"]
+
+
+async def test_the_columns_of_a_table_can_be_changed_so_often_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Each schema is kept, and is in each metadata file from then on."""
+    monkeypatch.setattr(limits, "TABLE_SCHEMAS_MAX", 3)
+    async with ground(tmp_path) as here:
+        topics = here.seb.appliance.broker.topics
+        await here.make()
+        while await here.seb.appliance.tables.step():
+            pass
+        for number in range(2):
+            await topics.change("orders", {"table_columns": f"c{number}:long"})
+            while await here.seb.appliance.tables.step():
+                pass
+        with pytest.raises(BadRequestError, match="had 3 schemas"):
+            await topics.change("orders", {"table_columns": "c0:long"})
+        await topics.change("orders", {"table_columns": "c1:long", "table_lag_ms": 2_000})
+        await topics.change("orders", {"table": "none"})
+        await here.seb.appliance.broker.table_commits.drop("orders", THE_APPLIANCE)
+        await topics.change("orders", {"table_columns": "c0:long", "table": "iceberg"})
+        while await here.seb.appliance.tables.step():
+            pass
+        assert len(here.seb.appliance.broker.table_commits.find("orders").head.schemas) == 1

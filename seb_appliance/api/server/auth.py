@@ -33,6 +33,7 @@ from seb_appliance.errors import (
     ApiKeyChangedError,
     BadParameterError,
     ForbiddenError,
+    SebError,
     UnauthenticatedError,
 )
 
@@ -235,6 +236,15 @@ def look_again(scope: Scope) -> None:
     in_use: KeyInUse | None = scope["state"].get(IN_USE_STATE)
     if in_use is not None:
         in_use.look_again()
+
+
+def is_still_let_in(scope: Scope) -> bool:
+    """Whether `look_again` finds nothing wrong."""
+    try:
+        look_again(scope)
+    except SebError:
+        return False
+    return True
 
 
 def token_of(authorization: bytes | None) -> str:

@@ -120,7 +120,7 @@ def argument(arguments: Arguments, name: str) -> str:
 def _asked(line: bytes, handlers: Mapping[str, Handler]) -> tuple[Handler, Arguments]:
     try:
         asked = _decoder.decode(line)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequestError(f'Send one line such as {{"command": "NAME"}}: {error}') from error
     handler = handlers.get(asked.command)
     if handler is None:

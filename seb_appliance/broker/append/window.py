@@ -16,13 +16,13 @@ from seb_appliance.broker.callbacks import tell
 from seb_appliance.broker.values import NewBatches, NewRecords, Prepared
 from seb_appliance.formats.batch import BatchHeader
 from seb_appliance.formats.compression import Compressor
-from seb_appliance.formats.contents import ProducerAppend, RequestResult
+from seb_appliance.formats.contents import ProducerAppend, RequestResult, encoded_bytes
 from seb_appliance.formats.operations import Event
 from seb_appliance.formats.queues.queues import Delay
 from seb_appliance.formats.topic_settings import TopicSettings
 
 # Estimates of the bytes that these take in the entry's table of contents.
-_EVENT_BYTES: Final = 512
+_EVENT_BYTES: Final = 512  # at least, of one that is measured
 _RESULT_BYTES: Final = 48
 _PRODUCED_BYTES: Final = 40
 _PRODUCER_APPEND_BYTES: Final = 80
@@ -195,7 +195,10 @@ class Window:
         self.steps.append(topic_id)
         return runs
 
-    def add_event(self, event: Event, size_bytes: int = _EVENT_BYTES) -> None:
+    def add_event(self, event: Event, size_bytes: int | None = None) -> None:
+        """`size_bytes`: in the table of contents; None: it is measured."""
+        if size_bytes is None:
+            size_bytes = max(_EVENT_BYTES, encoded_bytes(event))
         self.steps.append(event)
         self.size_bytes += size_bytes
 

@@ -12,8 +12,10 @@ from typing import Final
 
 import msgspec
 
+from seb_appliance import limits
 from seb_appliance.broker.access import audit
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Action, Actor, AuditedWrites
+from seb_appliance.broker.append.admission import Refusal
 from seb_appliance.broker.append.retry_results import Producer
 from seb_appliance.broker.append.window import Linger, Window
 from seb_appliance.broker.append.writes import Writes
@@ -24,7 +26,7 @@ from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.topics.topic import Topic, deleted_since
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.clock import Clock
-from seb_appliance.errors import TopicDiffersError, TopicNotFoundError
+from seb_appliance.errors import BadRequestError, TopicDiffersError, TopicNotFoundError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.tasks import in_slices
 
@@ -188,12 +190,24 @@ class Topics:
                 raise self._admission.missing(name)
             settings = msgspec.structs.replace(known.settings, **changes)
             self._settings.check(settings)
+            if settings.table_columns != known.settings.table_columns:
+                self._check_schemas(known.topic_id)
             versions = [audit.of_topic(known.topic_id, s) for s in (known.settings, settings)]
             self._admission.admit_topic_changed(window, name, settings)
             return Action("topic_changed", "topic", name, *versions)
 
         await self._writes.store(admit, by)
         return self._as_stored(name)
+
+    def _check_schemas(self, topic_id: int) -> None:
+        """Whether its table can have another schema: all of them are kept. Raises Refusal."""
+        table, most = self._catalog.tables.of_topic(topic_id), limits.TABLE_SCHEMAS_MAX
+        if table is not None and len(table.head.schemas) >= most:
+            text = (
+                f"The table of the topic has had {most} schemas, which is the most. Set table to "
+                "none, drop the table, and set both anew."
+            )
+            raise Refusal(BadRequestError(text), None)
 
     async def delete(self, name: str, by: Actor = THE_APPLIANCE) -> None:
         """Delete the topic and its records. While it has forks, the records that they share stay,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import partial
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -23,7 +24,7 @@ from seb_appliance.api.routes.route import (
     no_content,
     route,
 )
-from seb_appliance.api.server.auth import AnyRequest, Call, peer_address, token_of
+from seb_appliance.api.server.auth import AnyRequest, Call, is_still_let_in, peer_address, token_of
 from seb_appliance.broker.topics.names import check_topic_name, samples_of
 from seb_appliance.errors import (
     BadNameError,
@@ -394,6 +395,7 @@ async def claim(ctx: RequestContext) -> object:
         raise told(StreamConflictError("There is nothing new."), "NO_PENDING_WORK")
     wake = found.wake or found.begin(pending)
     found.lease(wake, ctx.body.worker)
+    wake.is_let_in = partial(is_still_let_in, ctx.request.scope)
     return ClaimOut(
         wake.wake_id,
         wake.generation,

@@ -157,13 +157,14 @@ def pending_out(link: Link) -> PendingStreamOut:
 @dataclass(slots=True)
 class Wake:
     """`links`: what it was told. `until_s`: when its lease ends, by the monotonic clock; None
-    before a worker claims it."""
+    before a worker claims it. `is_let_in`: whether the API key of its worker still may."""
 
     wake_id: str
     generation: int
     links: list[Link]
     holder: str = ""
     until_s: float | None = None
+    is_let_in: Callable[[], bool] = lambda: True
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +250,16 @@ class Subscription:
         self._look()
 
     def is_leased(self) -> bool:
-        """Whether a worker holds it. A lease that is over ends its wake."""
+        """Whether a worker holds it. A lease that is over ends its wake, as does the end of the
+        worker's API key."""
         wake = self.wake
-        if wake is not None and wake.until_s is not None and self._now_s() >= wake.until_s:
-            self.wake = wake = None
-        return wake is not None and wake.until_s is not None
+        if wake is None or wake.until_s is None:
+            return False
+        if self._now_s() < wake.until_s and wake.is_let_in():
+            return True
+        self.wake = None
+        self._look()
+        return False
 
     def release(self) -> bool:
         """Whether there is something new, so that another wake follows."""

@@ -291,6 +291,8 @@ def write_ack(kind: int, packet_id: int, version: int, code: int = 0, reason: st
 
 @dataclass(slots=True)
 class Connect:
+    """`will_bytes`: about what the will takes in memory."""
+
     version: int
     client_id: str
     clean_start: bool
@@ -298,6 +300,7 @@ class Connect:
     password: bytes | None = None
     will: Publish | None = None
     properties: Properties = field(default_factory=Properties)
+    will_bytes: int = 0
 
 
 def read_connect(body: bytes) -> Connect:
@@ -317,6 +320,8 @@ def read_connect(body: bytes) -> Connect:
         of_will = read_properties(reader, _WILL) if version == V5 else {}
         topic, payload = reader.text(), reader.binary()
         found.will = Publish(topic, payload, will_qos, bool(flags & 32), 0, of_will)
+        parts = 1 + len(of_will) + len(of_will.get("user_properties", ()))
+        found.will_bytes = len(body) + parts * limits.PENDING_RECORD_BYTES
     if flags & 128:
         reader.text()  # the user name says nothing
     if flags & 64:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from seb_appliance import limits
-from seb_appliance.broker.shares import Shares
+from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.mqtt import codec
@@ -42,6 +42,7 @@ class Server(Listener, Protocol):
     retained: Retained
     sessions: Sessions
     shared: SharedSubscriptions
+    wills: Shares
 
     def entered(self, connection: Connection) -> None: ...
 
@@ -73,14 +74,22 @@ class Connection(PacketConnection[tuple[int, bytes]]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self._will is not None and self.has_key and self.holds_key:
+        if self._will is not None and self.holds_key:
             self._server.publish_will(self._will, self)
+        else:
+            self.forget_will()
 
     def _lost(self) -> None:
         if self._starting is not None:
             self._starting.cancel()
         if self.has_key:
             self.leave()
+
+    def forget_will(self) -> None:
+        """It is stored, or never will be."""
+        if self._will is not None:
+            self._will = None
+            self._will_room.release()
 
     @property
     def has_left(self) -> bool:
@@ -186,7 +195,12 @@ class Connection(PacketConnection[tuple[int, bytes]]):
     async def _begin_anew(
         self, ending: asyncio.Task[None], asked: codec.Connect, key: ApiKeyView
     ) -> None:
-        await asyncio.shield(ending)
+        client, server = (key.api_key_id, self.client_id), self._server
+        waits_for: asyncio.Task[None] | None = ending
+        while waits_for is not None:
+            await asyncio.shield(waits_for)
+            server.displace(client)  # another connection of this client may have waited, too
+            waits_for = server.sessions.ending(client, clean_start=asked.clean_start)
         try:
             self._enter(asked, key)
         except MqttError as error:
@@ -202,13 +216,17 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         client = key.api_key_id, self.client_id
         earlier = server.sessions.find(client)
         self.session = earlier or Session(client, self._expiry_s)
-        if not server.room.try_take(key.api_key_id, 1):
-            raise MqttError(Code.QUOTA, "there are too many MQTT connections")
-        try:
-            server.sessions.enter(self.session, self._expiry_s)
-        except MqttError:
-            server.room.give_back(key.api_key_id, 1)
-            raise
+        with Reservation(server.wills, key.api_key_id) as held:
+            if not held.try_grow(asked.will_bytes):
+                raise MqttError(Code.QUOTA, "there is no memory for the will")
+            if not server.room.try_take(key.api_key_id, 1):
+                raise MqttError(Code.QUOTA, "there are too many MQTT connections")
+            try:
+                server.sessions.enter(self.session, self._expiry_s)
+            except MqttError:
+                server.room.give_back(key.api_key_id, 1)
+                raise
+            self._will, self._will_room = asked.will, held.handed_over()
         self._framer.largest = limits.MQTT_PACKET_BYTES_MAX
         self.outgoing = Outgoing(
             self,
@@ -220,12 +238,9 @@ class Connection(PacketConnection[tuple[int, bytes]]):
             server.counts,
         )
         catching_up = CatchingUp(self.session, self.outgoing, server.dispatcher, server.counts)
-        self.retained = RetainedSender(
-            server.retained, self.outgoing, self.client_id, server.counts
-        )
+        self.retained = RetainedSender(server.retained, self.outgoing, client, server.counts)
         self.incoming.exactly_once = self.session.exactly_once
         self._accept(key)
-        self._will = asked.will
         server.entered(self)
         self._keep_alive_s = min(asked.keep_alive_s or limits.MQTT_KEEP_ALIVE_S_MAX,
                                  limits.MQTT_KEEP_ALIVE_S_MAX)  # fmt: skip
@@ -297,7 +312,7 @@ class Connection(PacketConnection[tuple[int, bytes]]):
             raise MqttError(Code.PROTOCOL_ERROR, "the session was to end with its connection")
         self._expiry_s = expiry_s
         if code != Code.DISCONNECT_WITH_WILL:
-            self._will = None
+            self.forget_will()
         self.close()
 
     def _ping(self, body: bytes) -> None:

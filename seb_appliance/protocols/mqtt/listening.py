@@ -74,7 +74,10 @@ class Mqtt(Port[Connection]):
         self._trusted = trusted
         self._random_bytes = random_bytes
         self._by_client: dict[tuple[str, str], Connection] = {}
-        self._wills: set[asyncio.Task[None]] = set()
+        self.wills = broker.shares.declare(
+            "mqtt_wills", limits.MQTT_WILLS_BYTES_MAX, "bytes of MQTT wills"
+        )
+        self._storing: set[asyncio.Task[None]] = set()  # of wills
         self._delayed = dict[Client, tuple[Publish, Connection, Timer]]()
 
     async def start(self) -> None:
@@ -101,7 +104,7 @@ class Mqtt(Port[Connection]):
         for client in tuple(self._delayed):
             self.will_is_due(client)
         await self._finish()
-        await asyncio.gather(*self._wills, return_exceptions=True)
+        await asyncio.gather(*self._storing, return_exceptions=True)
         await self.shared.stop()
         await self.retained.stop()
         await self.sessions.stop()
@@ -182,6 +185,7 @@ class Mqtt(Port[Connection]):
             else:
                 timer.cancel()
                 del self._delayed[client]
+                earlier.forget_will()
 
     def displace(self, client: Client) -> None:
         """A newer connection has this client id."""
@@ -209,17 +213,22 @@ class Mqtt(Port[Connection]):
         elif session.client not in self._by_client and not self._is_stopping:
             timer = self.broker.clock.call_later(delay_s, lambda: self.will_is_due(session.client))
             self._delayed[session.client] = will, connection, timer
+        else:
+            connection.forget_will()
 
     def will_is_due(self, client: Client) -> None:
         will, connection, timer = self._delayed.pop(client)
         timer.cancel()
         if connection.holds_key:
             self._publish_now(will, connection)
+        else:
+            connection.forget_will()
 
     def _publish_now(self, will: Publish, connection: Connection) -> None:
         task = asyncio.create_task(self._store_will(will, connection.incoming), name="mqtt will")
-        self._wills.add(task)
-        task.add_done_callback(self._wills.discard)
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
+        task.add_done_callback(lambda _: connection.forget_will())
 
     async def _store_will(self, will: Publish, incoming: Incoming) -> None:
         try:

@@ -45,6 +45,8 @@ _SETTINGS: Final = TopicSettings(cleanup="compact", key_index="latest")
 _SECOND_US: Final = 1_000_000
 _TOGETHER: Final = 100  # sessions that one request stores
 _SESSION_BYTES: Final = 1_024  # about what one without subscriptions takes in memory
+_SENT_BYTES: Final = 160  # and each message that its client has not acknowledged
+_SENT_FREE: Final = 16  # of them count for nobody: whoever has so many hears of room by their end
 
 Client = tuple[str, str]  # API key id, client id
 Subscribed = tuple[Subscription, Offsets]  # and the log ends when it was made
@@ -107,6 +109,32 @@ class Sent:
         self.is_received = False
 
 
+class Unacknowledged(dict[int, Sent]):
+    """What was sent, by packet id, in the order of sending. All but the first ones count in `room`
+    (None: nowhere)."""
+
+    room: Reservation | None = None
+
+    def may_grow(self) -> bool:
+        """Whether there is memory for one more."""
+        if self.room is None:
+            return True
+        more = (len(self) + 1 - _SENT_FREE) * _SENT_BYTES - self.room.held
+        return more <= 0 or self.room.try_grow(more)
+
+    def drop(self, packet_id: int) -> Sent | None:
+        found = self.pop(packet_id, None)
+        if self.room is not None:
+            self.room.shrink_to(max(0, len(self) - _SENT_FREE) * _SENT_BYTES)
+        return found
+
+    def close(self) -> None:
+        """The session is over."""
+        if self.room is not None:
+            self.room.release()
+            self.room = None
+
+
 class Position:
     """Where a session is in the log of a topic. `next_offset`: all records before it were sent, or
     are not wanted. `is_live`: and nothing but new records is left."""
@@ -127,7 +155,7 @@ class Session:
         self.expiry_s = expiry_s
         self.subscriptions = dict[str, Subscribed]()
         self.shared = dict[str, Subscribed]()
-        self.sent = dict[int, Sent]()  # by packet id, in the order of sending
+        self.sent = Unacknowledged()
         self.last_id = 0
         self.positions = dict[int, Position]()
         self.exactly_once = dict[int, Any]()
@@ -178,6 +206,10 @@ class Sessions:
         remedy = "End sessions: connect with clean start."
         self._room = broker.shares.declare(
             "mqtt_sessions", limits.MQTT_SESSIONS_BYTES_MAX, "bytes of MQTT sessions", remedy
+        )
+        waiting = "bytes of MQTT messages without acknowledgement"
+        self._sent = broker.shares.declare(
+            "mqtt_unacknowledged", limits.MQTT_SESSIONS_BYTES_MAX, waiting
         )
         self._all = dict[Client, Session]()
         self._ending = dict[Client, asyncio.Task[None]]()
@@ -234,7 +266,8 @@ class Sessions:
         session = self._all.get(client)
         if session is not None and (clean_start or self._has_expired(session)):
             return self.end(session)
-        return self._ending.get(client)
+        task = self._ending.get(client)
+        return None if task is None or task.done() else task
 
     def enter(self, session: Session, expiry_s: int) -> None:
         """Its client is connected. Raises MqttError if there is no room for it."""
@@ -244,6 +277,8 @@ class Sessions:
             if not room.try_grow(_SESSION_BYTES):
                 raise MqttError(Code.QUOTA, "there are too many sessions")
             session.room, self._all[session.client] = room, session
+        if session.sent.room is None:
+            session.sent.room = Reservation(self._sent, session.client[0])
         self._connected.add(session)
         if session.until_us is not None:
             session.until_us = None
@@ -253,6 +288,7 @@ class Sessions:
         """Its client has gone."""
         self._connected.discard(session)
         if self._all.get(session.client) is not session:
+            session.sent.close()
             return
         session.expiry_s = expiry_s
         session.until_us = self._broker.clock.wall_us() + expiry_s * _SECOND_US
@@ -295,6 +331,7 @@ class Sessions:
         del self._all[session.client]
         self._changed.discard(session)
         self.ended(session)
+        session.sent.close()
         if session.room is not None:
             session.room.release()
         task = self._ending[session.client] = self._spawn(self._remove(session))

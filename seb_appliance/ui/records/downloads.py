@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
@@ -14,6 +14,7 @@ from litestar.types import HTTPResponseBodyEvent, Receive, Scope, Send
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
+from seb_appliance.errors import UnauthenticatedError
 from seb_appliance.ui.options import UiOptions
 from seb_appliance.ui.records.json_paths import JsonPath
 from seb_appliance.ui.records.rows import cells, parts, places, unpacked
@@ -29,10 +30,12 @@ _PART_BYTES: Final = 256 * 1024
 @dataclass(slots=True)
 class Download:
     """An ASGI application that streams the matching records from offset `begin` on, and below
-    `end`. After a failure the answer is incomplete."""
+    `end`. After a failure, or once the visitor is not logged in any more, the answer is
+    incomplete."""
 
     broker: Broker
     options: UiOptions
+    is_logged_in: Callable[[], object]
     topic: str
     begin: int
     end: int
@@ -60,6 +63,8 @@ class Download:
     async def _stream(self, send: Send) -> None:
         at, left = self.begin, self.most
         while left and at < self.end:
+            if not self.is_logged_in():
+                raise UnauthenticatedError("The log-in has ended.")
             wanted = ReadRequest(From(offset=at), From(offset=self.end), _PART, _PART_BYTES)
             result = await self.broker.read(self.topic, wanted)
             if result.next_offset <= at:

@@ -69,7 +69,7 @@ async def test_a_bug_is_told_and_logged(path, caplog):
 @pytest.mark.parametrize(
     "line",
     [b"\n", b"{}\n", b"[]\n", b'{"command":7}\n', b'{"command":"x","more":1}\n', b"\xff\n",
-     b"[" * 10_000 + b"\n"],
+     b'{"command":"\xff"}\n', b"[" * 10_000 + b"\n"],
 )  # fmt: skip
 async def test_other_lines_are_bad_requests(path, line):
     assert (await exchange(path, line))["error"]["code"] == "bad_request"

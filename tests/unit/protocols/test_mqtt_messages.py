@@ -195,6 +195,7 @@ class Deaf:
     """A connection whose client reads nothing."""
 
     version = V5
+    holds_key = True
 
     def __init__(self):
         self.written, self.ended = [], None

@@ -10,13 +10,15 @@ from typing import Final
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.mqtt.codec import Subscription
 from seb_appliance.protocols.mqtt.messages.filters import Filters
-from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, Row, Turns
+from seb_appliance.protocols.mqtt.messages.reading import Logs, Row, Turns
 from seb_appliance.protocols.mqtt.sending.dispatching import Dispatcher
 from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing, merged
-from seb_appliance.protocols.mqtt.sessions import Place, Position, Sent, Session
+from seb_appliance.protocols.mqtt.sessions import Place, Position, Sent, Session, Subscribed
 
-_Filters = Filters[tuple[Subscription, Offsets]]
+_Filters = Filters[Subscribed]
 _NAME: Final = "mqtt session"
+_FEW: Final = 16  # records that are read for a client that takes one at a time
+_MANY: Final = 256  # for one that takes as many as there are
 
 
 class CatchingUp:
@@ -79,7 +81,7 @@ class CatchingUp:
                 self.read_on(topic_id, at)
 
     async def _send_again(self, packet_id: int, sent: Sent) -> None:
-        await self._outgoing.room()
+        await self._outgoing.room(again=True)
         if sent.is_received:
             self._outgoing.send_again(sent, packet_id)
             return
@@ -89,35 +91,54 @@ class CatchingUp:
             row = await self._logs.record(topic_id, offset)
             found = row and self._logs.as_publish(topic_id, row)
         if found is None:  # it has expired, or was replaced
-            self._session.sent.pop(packet_id, None)
+            self._session.sent.drop(packet_id)
         else:
             self._outgoing.send_again(sent, packet_id, found[0])
 
     async def _read(self, topic_id: int, at: Position) -> None:
-        session, turns = self._session, Turns()
+        subscriptions, filters, most = dict[str, Subscribed](), _Filters(), _FEW
         try:
             while at.next_offset < self._dispatcher.progress(topic_id).begun_offset:
-                found = await self._logs.read(topic_id, at.next_offset)
-                if found is None:
-                    break
-                filters = _Filters()
-                for topic_filter, value in session.subscriptions.items():
-                    filters.put(topic_filter, session, value)
-                rows, after = found
-                for row in rows:
-                    await turns.step()
-                    await self._send(topic_id, at, row, filters)
-                at.next_offset = max(at.next_offset, after)
+                await self._outgoing.room()
+                async with self._dispatcher.catching_up:
+                    found = await self._logs.read(topic_id, at.next_offset, most)
+                    if found is None:
+                        break
+                    if subscriptions != self._session.subscriptions:
+                        subscriptions = dict(self._session.subscriptions)
+                        filters = self._filters_of(subscriptions)
+                    has_sent_all = await self._send_all(topic_id, at, *found, filters)
+                most = min(2 * most, _MANY) if has_sent_all else _FEW
         except SebError as error:
             self._outgoing.fail(error.detail)
         else:
             at.is_live = True
 
-    async def _send(self, topic_id: int, at: Position, row: Row, filters: _Filters) -> None:
-        """QoS 0 is not kept for a client that was away."""
+    def _filters_of(self, subscriptions: dict[str, Subscribed]) -> _Filters:
+        filters = _Filters()
+        for topic_filter, value in subscriptions.items():
+            filters.put(topic_filter, self._session, value)
+        return filters
+
+    async def _send_all(
+        self, topic_id: int, at: Position, rows: list[Row], after: int, filters: _Filters
+    ) -> bool:
+        """False once the client takes no more: the others are read again when it does, because
+        thousands of clients may take nothing for long."""
+        turns = Turns()
+        for row in rows:
+            await turns.step()
+            if not await self._send(topic_id, at, row, filters):
+                return False
+        at.next_offset = max(at.next_offset, after)
+        return True
+
+    async def _send(self, topic_id: int, at: Position, row: Row, filters: _Filters) -> bool:
+        """Whether it is done with: sent, or not for the client. QoS 0 is not kept for one that was
+        away."""
         found = self._logs.as_publish(topic_id, row)
         if found is None or row.offset < at.next_offset:
-            return
+            return True
         message, origin = found
         wanted = list[Subscription]()
         for matched in filters.steps(message.topic):
@@ -129,7 +150,9 @@ class CatchingUp:
             if row.offset >= since.get(topic_id, 0) and not is_own:
                 wanted.append(one)
         if message.qos and any(one.qos for one in wanted):
-            await self._outgoing.room()
+            if not self._outgoing.may_send:
+                return False
             outcome = self._outgoing.send(merged(message, wanted), Place(topic_id, row.offset))
             self._counts[outcome] += 1
         at.next_offset = row.offset + 1
+        return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from typing import Protocol
+from typing import Final, Protocol
 
 from seb_appliance import limits
 from seb_appliance.broker.topics.topic import Topic
@@ -18,6 +18,7 @@ from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing, merged
 from seb_appliance.protocols.mqtt.sessions import Place, Subscribed
 
 _log = logging.getLogger(__name__)
+_CATCHING_UP: Final = 32
 
 
 class Subscriber(Protocol):
@@ -56,6 +57,8 @@ class Dispatcher:
         self._reading: asyncio.Task[None] | None = None
         self._progress = dict[int, Progress]()  # by topic id
         self._turns = Turns()
+        # Of clients that catch up, those whose records are in memory.
+        self.catching_up = asyncio.Semaphore(_CATCHING_UP)
 
     @property
     def count(self) -> int:

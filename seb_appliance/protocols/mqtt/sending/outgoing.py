@@ -32,6 +32,9 @@ class Receiver(Protocol):
     version: int
 
     @property
+    def holds_key(self) -> bool: ...
+
+    @property
     def unsent_bytes(self) -> int: ...
 
     def write(self, data: bytes) -> None: ...
@@ -81,9 +84,9 @@ class Outgoing:
         """Messages that were sent and are not acknowledged."""
         return len(self._unacknowledged)
 
-    async def room(self) -> None:
-        """Waits until a message can be sent at once."""
-        while not self._may_send:
+    async def room(self, *, again: bool = False) -> None:
+        """Waits until a message can be sent at once. `again`: it was sent before."""
+        while not (self._is_open if again else self.may_send):
             self._has_gone_on.clear()
             await self._has_gone_on.wait()
 
@@ -105,7 +108,7 @@ class Outgoing:
         if not at.is_live or place.offset < at.next_offset:
             return "delayed"
         at.next_offset = place.offset
-        if not self._may_send:
+        if not self.may_send:
             assert self.feed is not None
             self.feed.read_on(place.topic_id, at)
             return "delayed"
@@ -115,7 +118,7 @@ class Outgoing:
     def offer(self, message: Publish, share: Giver, place: Place) -> str | None:
         """Send a message of a share; None if the client takes none now."""
         overdrawn = self._meter is not None and self._meter.overdrawn_s > 0
-        if self._is_over or not self._may_send or overdrawn:
+        if self._is_over or not self.may_send or overdrawn:
             return None
         return self.send(message, place, share)
 
@@ -142,7 +145,7 @@ class Outgoing:
                 known.is_received = True
             self._release(packet_id, Code.SUCCESS if known is not None else Code.NO_PACKET_ID)
             return
-        done = sent.pop(packet_id, None)
+        done = sent.drop(packet_id)
         if done is not None and done.share is not None and done.place is not None:
             done.share.done(done.place)
         elif done is not None:
@@ -167,7 +170,7 @@ class Outgoing:
         self._is_over = True
         for packet_id, sent in list(self._session.sent.items()):
             if sent.share is not None and sent.place is not None:
-                del self._session.sent[packet_id]
+                self._session.sent.drop(packet_id)
                 sent.share.give_back(sent.place)
         if self.feed is not None:
             self.feed.close()
@@ -175,7 +178,12 @@ class Outgoing:
     # --- inside ---
 
     @property
-    def _may_send(self) -> bool:
+    def may_send(self) -> bool:
+        """Whether the client takes a message now, and there is memory to wait for its end."""
+        return self._is_open and self._session.sent.may_grow()
+
+    @property
+    def _is_open(self) -> bool:
         return self._has_room and len(self._unacknowledged) < self._window
 
     @property
@@ -205,6 +213,9 @@ class Outgoing:
         return self._aliases.get(topic, following if following <= self._aliases_max else None)
 
     def _write(self, data: bytes) -> None:
+        if not self._connection.holds_key:
+            self._connection.end("the API key has changed or expired", Code.NOT_AUTHORIZED)
+            return
         if self._meter is not None:
             self._meter.charge_out(len(data))
         self._connection.write(data)

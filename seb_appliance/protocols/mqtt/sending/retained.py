@@ -16,7 +16,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.broker import Broker
-from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.shares import OPERATOR, Reservation
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import SebError, TopicDiffersError
 from seb_appliance.formats.topic_settings import TopicSettings
@@ -24,9 +24,12 @@ from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscri
 from seb_appliance.protocols.mqtt.messages.reading import Row, Turns, read
 from seb_appliance.protocols.mqtt.messages.records import owned, owner_of, to_publish, topic_of
 from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing
+from seb_appliance.protocols.mqtt.sessions import Client
 
 _log = logging.getLogger(__name__)
 _SETTINGS: Final = TopicSettings(cleanup="compact", key_index="latest")
+_FOUND_BYTES: Final = 8  # of a level that a lookup has found
+_RETRY_S: Final = 0.1  # while there is no room
 _AT_ONCE: Final = 2_000  # levels whose children are found between two turns of the event loop
 
 
@@ -48,6 +51,9 @@ class Retained:
         remedy = "Delete retained messages: publish empty ones with the flag."
         self._room = broker.shares.declare(
             "mqtt_retained", limits.MQTT_RETAINED_BYTES_MAX, "bytes of retained messages", remedy
+        )
+        self._lookups = broker.shares.declare(
+            "mqtt_lookups", limits.MQTT_RETAINED_BYTES_MAX, "bytes of lookups of retained messages"
         )
         self._root = _Level()
         self._at = 0
@@ -83,19 +89,30 @@ class Retained:
             raise MqttError(Code.QUOTA, "there are too many retained messages")
         return NewRecords([value], [key], [owned(packed, api_key_id)])
 
-    async def matching(self, topic_filter: str) -> AsyncIterator[tuple[Publish, str]]:
+    async def matching(
+        self, topic_filter: str, held: Reservation
+    ) -> AsyncIterator[tuple[Publish, str]]:
         """Those that are stored when each is asked for, and who sent them, as far as that is
-        known. Raises SebError."""
+        known. `held`: of `lookup`; it waits for room in it. Raises SebError."""
+        is_one = "+" not in topic_filter and "#" not in topic_filter
+        while not held.try_grow(_FOUND_BYTES * (1 if is_one else self.count)):
+            await self._broker.clock.sleep(_RETRY_S)
         await self._caught_up()
-        for level in await self._match(topic_filter):
+        found = await self._match(topic_filter)
+        held.shrink_to(_FOUND_BYTES * len(found))
+        for level in found:
             await self._caught_up()
             row = level.row
-            found = None if row is None else self._message(row)
-            if found is not None:
-                found[0].retain = True
-                yield found
+            message = None if row is None else self._message(row)
+            if message is not None:
+                message[0].retain = True
+                yield message
             elif row is not None:  # it has expired
                 self._put(Row(row.offset, row.key, None, None))
+
+    def lookup(self, api_key_id: str) -> Reservation:
+        """What a client holds while it is sent what a subscription finds."""
+        return Reservation(self._lookups, api_key_id)
 
     @property
     def is_empty(self) -> bool:
@@ -219,11 +236,11 @@ class RetainedSender:
     """Sends a client what its subscriptions find, one after the other, as fast as it takes them."""
 
     def __init__(
-        self, retained: Retained, outgoing: Outgoing, client_id: str, counts: Counter[str]
+        self, retained: Retained, outgoing: Outgoing, client: Client, counts: Counter[str]
     ) -> None:
         self._retained = retained
         self._outgoing = outgoing
-        self._client_id = client_id
+        self._client = client
         self._counts = counts
         self._waiting = deque[Subscription]()
         self._sending: asyncio.Task[None] | None = None
@@ -252,13 +269,15 @@ class RetainedSender:
         self._sending = None
 
     async def _send(self, asked: Subscription) -> None:
+        api_key_id, client_id = self._client
         turns = Turns()
-        async for message, origin in self._retained.matching(asked.topic_filter):
-            if asked.no_local and origin == self._client_id:
-                continue
-            message.qos = min(message.qos, asked.qos)
-            if asked.identifier:
-                message.properties["subscription_id"] = [asked.identifier]
-            await self._outgoing.room()
-            self._counts[self._outgoing.deliver(message)] += 1
-            await turns.step()
+        with self._retained.lookup(api_key_id) as held:
+            async for message, origin in self._retained.matching(asked.topic_filter, held):
+                if asked.no_local and origin == client_id:
+                    continue
+                message.qos = min(message.qos, asked.qos)
+                if asked.identifier:
+                    message.properties["subscription_id"] = [asked.identifier]
+                await self._outgoing.room()
+                self._counts[self._outgoing.deliver(message)] += 1
+                await turns.step()

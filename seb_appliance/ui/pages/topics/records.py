@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
 
 from litestar.types import ASGIApp
@@ -92,6 +93,7 @@ async def download(visit: Visit, topic: str) -> ASGIApp:
     return Download(
         visit.broker,
         visit.options,
+        partial(visit.desk.sessions.find, visit.token, used=False),
         topic,
         begin,
         min(end, view.log_end_offset),

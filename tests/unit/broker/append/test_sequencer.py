@@ -134,6 +134,25 @@ async def test_a_full_window_closes_without_waiting_for_linger(house: House) -> 
     assert [answer.offset for answer in answers] == list(range(9))
 
 
+async def test_large_settings_of_topics_fill_a_window_as_records_do(house: House) -> None:
+    """Else the table of contents of its entry would become too large, which ends the writer."""
+    await house.topic("t")
+    columns = ", ".join(f'c{i}:long=$."{"😀" * 1_500}{i}"' for i in range(10))
+    changes = [columns.replace("c0", f"c{n}0") for n in range(300)]
+    house.journal.hold()
+    blocking = house.append("t", b"x")
+    await house.clock.advance(0.02)
+    changing = [
+        asyncio.ensure_future(house.broker.topics.change("t", {"table_columns": one}))
+        for one in changes
+    ]
+    await house.clock.advance(0.02)
+    house.journal.release()
+    await house.clock.advance(1)
+    await asyncio.gather(blocking, *changing)
+    assert house.broker.topics.get("t").settings.table_columns == changes[-1]
+
+
 async def test_a_window_closes_at_the_earliest_linger_of_its_topics(house: House) -> None:
     await house.topic("slow", linger_ms=5_000)
     await house.topic("fast", linger_ms=20)
