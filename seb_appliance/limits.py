@@ -22,7 +22,6 @@ RECORDS_PER_REQUEST_MAX: Final = 10_000
 PUSH_BYTES_MAX: Final = 4 * MIB  # of a push protocol; a parsed one takes 50 times as much
 POINTER_TOKENS_MAX: Final = 16  # of a JSON Pointer to a record key or timestamp
 RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batches: columns
-
 PARSED_AT_ONCE_BYTES: Final = 64 * KIB  # larger bodies are parsed in a child process
 PARSED_SOON_BYTES: Final = 1 * MIB  # bodies above this size use a separate child process
 PARSE_S_MAX: Final = 30  # time to parse one body
@@ -492,8 +491,7 @@ assert SECTIONS_PER_SWITCH_MAX * 100 <= SWITCH_BYTES_MAX <= COMMIT_BYTES_MAX
 assert SEGMENT_BYTES_DEFAULT / SEGMENT_SECTION_BYTES + 10_000 < SEGMENT_SECTIONS_MAX
 assert GROUPS_PER_PAGE_MAX <= GROUPS_PER_PAGE_LOOKED_AT
 assert max(SEGMENT_BYTES_MAX, HANDED_OVER_SEGMENT_BYTES_MAX, ENTRY_BYTES_MAX) <= OBJECT_BYTES_MAX
-assert REQUEST_BYTES_MAX <= BATCH_BODY_BYTES_MAX
-assert BATCH_RECORDS_MAX * 8 <= BATCH_BODY_BYTES_MAX
+assert max(REQUEST_BYTES_MAX, BATCH_RECORDS_MAX * 8) <= BATCH_BODY_BYTES_MAX
 assert RECORDS_PER_REQUEST_MAX <= RECORDS_IN_BATCHES_MAX <= BATCH_RECORDS_MAX
 assert FOLLOWERS_MAX * FOLLOWER_PART_BYTES <= FOLLOWING_BYTES_MAX // 2, "and JSON is longer"
 assert FOLLOWED_TOPICS_MAX * 24 <= HTTP_HEADER_BYTES_MAX - 4 * KIB, "a cursor is a header"
