@@ -472,12 +472,6 @@ FSCK_READS_AT_ONCE: Final = 16
 
 # Measuring
 STORE_LATENCY_MS_MAX: Final = 10_000
-BENCH_CONNECTIONS_MAX: Final = 8_000
-BENCH_DURATION_MS_MAX: Final = 3_600_000
-BENCH_SAMPLES_MAX: Final = 50_000_000  # latencies kept, four bytes each
-BENCH_FOLLOWERS_MAX: Final = 2_000  # connections that wait at a log end
-BENCH_RECORDS_PER_READ: Final = 10_000
-BENCH_RECORD_BYTES_MIN: Final = 33  # a bench record has 32 bytes of identification
 
 assert RECORD_BYTES_DEFAULT <= RECORD_BYTES_MAX <= REQUEST_BYTES_MAX
 assert 2 * REQUEST_BYTES_MAX <= PENDING_BYTES_DEFAULT, "a request fits the share of one API key"

@@ -20,6 +20,7 @@ import msgspec
 from crc32c import crc32c
 
 from seb_appliance import limits
+from seb_appliance.bench.plan import RECORD_BYTES_MIN
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 
@@ -34,7 +35,7 @@ from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 VALUE_HEAD_BYTES: Final = 32
 PRODUCERS_MAX: Final = 0x10000
 
-assert VALUE_HEAD_BYTES < limits.BENCH_RECORD_BYTES_MIN
+assert VALUE_HEAD_BYTES < RECORD_BYTES_MIN
 
 _NUMBER: Final = b"@" * 16  # stands where the request's number goes; the filler holds no such text
 _FILLER_BYTES: Final = 4 * limits.MIB

@@ -27,6 +27,7 @@ from seb_appliance.errors import SebError
 
 
 _AT_ONCE: Final = 8
+_RECORDS_PER_READ: Final = 10_000
 _BUSY: Final = (429, 503)
 _TRIES: Final = 50
 _PAUSE_S: Final = 0.2
@@ -61,7 +62,7 @@ async def ask_records(
 ) -> Read | str:
     """Records of a topic from `offset` on, or what is wrong with the answer. Asks again for a while
     when the target says that it has too much to do. Raises BenchError."""
-    most = limits.BENCH_RECORDS_PER_READ
+    most = _RECORDS_PER_READ
     request = target.read(topic, "batch", offset, most, wait_ms)
     for _ in range(_TRIES):
         answer = await caller.ask(request)

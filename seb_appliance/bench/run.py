@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from seb_appliance import limits
 from seb_appliance.bench.accounts import Findings
 from seb_appliance.bench.connecting import ANSWER_S, BenchError, Caller
 from seb_appliance.bench.consuming import (
@@ -23,7 +22,7 @@ from seb_appliance.bench.consuming import (
     read_back,
 )
 from seb_appliance.bench.meters import Meter
-from seb_appliance.bench.plan import Pacer, Plan
+from seb_appliance.bench.plan import SAMPLES_MAX, Pacer, Plan
 from seb_appliance.bench.producing import Outcome, Producing
 from seb_appliance.bench.result import Measured, merged
 from seb_appliance.bench.targets import Target
@@ -192,7 +191,7 @@ class _Measurement:
 
     def _has_enough(self) -> bool:
         """More latencies than may be kept: the run ends early, and is whole."""
-        return any(len(meter.latencies) > limits.BENCH_SAMPLES_MAX for meter in self._meters())
+        return any(len(meter.latencies) > SAMPLES_MAX for meter in self._meters())
 
     async def _ended_before(self, moment_s: float) -> bool:
         """Wait until then; whether the run was stopped or has failed."""

@@ -17,6 +17,8 @@ from seb_appliance.addresses import parse_url
 from seb_appliance.bench.plan import (
     BODY_KINDS,
     CONNECTIONS_AT_A_RATE,
+    CONNECTIONS_MAX,
+    DURATION_MS_MAX,
     PRESETS,
     TOPOLOGIES,
     WORKLOADS,
@@ -43,9 +45,9 @@ if TYPE_CHECKING:
     from seb_appliance.bench.result import Result
     from seb_appliance.bench.session import Session
 
-_MOST: Final = limits.BENCH_CONNECTIONS_MAX
-_DURATION: Final = Quantity("DURATION", 100, limits.BENCH_DURATION_MS_MAX)
-_WARM_UP: Final = Quantity("DURATION", 0, limits.BENCH_DURATION_MS_MAX)
+_MOST: Final = CONNECTIONS_MAX
+_DURATION: Final = Quantity("DURATION", 100, DURATION_MS_MAX)
+_WARM_UP: Final = Quantity("DURATION", 0, DURATION_MS_MAX)
 _SIZE: Final = Quantity("SIZE", 1, limits.RECORD_BYTES_MAX)
 
 

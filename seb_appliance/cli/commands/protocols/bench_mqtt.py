@@ -11,7 +11,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.addresses import parse_url
-from seb_appliance.bench.plan import MQTT_OTHERS, MQTT_SHAPES
+from seb_appliance.bench.plan import DURATION_MS_MAX, MQTT_OTHERS, MQTT_SHAPES
 from seb_appliance.cli.connection import url_and_key
 from seb_appliance.cli.errors import WRONG
 from seb_appliance.cli.measuring import check_installed, run_load
@@ -28,7 +28,7 @@ from seb_appliance.settings import Settings
 if TYPE_CHECKING:
     from seb_appliance.bench.mqtt.measuring import MqttRow
 
-_DURATION: Final = Quantity("DURATION", 100, limits.BENCH_DURATION_MS_MAX)
+_DURATION: Final = Quantity("DURATION", 100, DURATION_MS_MAX)
 _SIZE: Final = Quantity("SIZE", 12, limits.MIB // 2)
 
 
