@@ -19,13 +19,16 @@ LANGUAGES = {
     "bash": ("bash", "-eu", "quick.sh", "hello from curl"),
     "python": (sys.executable, "-P", "quick.py", "0 hello from Python"),
     "javascript": ("node", "--no-warnings", "quick.mjs", "0 hello from JavaScript"),
-    "go": ("go", "run", "quick.go", "0 hello from Go"),
+    "go": ("go", "run", "quick.go", "0 hello from Go"),  # compiles the library first
 }
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("as_users_start_it")]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(
+    "language",
+    [pytest.param(one, marks=[pytest.mark.neighbours] * (one == "go")) for one in LANGUAGES],
+)
 def test_a_quickstart_stores_a_record_and_reads_it_back(language: str, tmp_path: Path) -> None:
     program, argument, name, printed = LANGUAGES[language]
     if not shutil.which(program):
