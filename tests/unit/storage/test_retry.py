@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -20,7 +22,7 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
     StoreUnusableError,
 )
-from seb_appliance.storage.journal.retry import RetryingStore, given_up
+from seb_appliance.storage.journal.retry import RetryingStore, given_up, together
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.fakes import FakeClock
 
@@ -200,3 +202,41 @@ def test_what_only_a_person_can_mend_is_told_as_a_store_that_cannot_be_used(
     error: StoreError,
 ) -> None:
     assert type(given_up(error)) is StoreUnusableError
+
+
+async def test_work_is_done_a_few_at_a_time_and_answered_in_order() -> None:
+    at_work: list[int] = []
+    most = 0
+
+    async def work(number: int) -> int:
+        nonlocal most
+        at_work.append(number)
+        most = max(most, len(at_work))
+        for _ in range(9 - number):  # the first takes longest
+            await asyncio.sleep(0)
+        at_work.remove(number)
+        return number
+
+    assert await together(map(work, range(9)), 3) == list(range(9))
+    assert most == 3
+
+
+async def test_the_first_error_ends_what_is_at_work_and_what_has_not_begun() -> None:
+    ended: list[str] = []
+
+    async def work(name: str) -> None:
+        try:
+            if name == "bad":
+                await asyncio.sleep(0)
+                raise UNCERTAIN
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)  # as what cleans up by a request does
+            ended.append(name)
+
+    waiting = [work(name) for name in ("long", "bad", "next", "never")]
+    with pytest.raises(StoreUncertainError) as raised:
+        await together(waiting, 2)
+    assert raised.value is UNCERTAIN
+    assert {"bad", "long"} <= set(ended) <= {"bad", "long", "next"}
+    assert [inspect.getcoroutinestate(one) for one in waiting] == [inspect.CORO_CLOSED] * 4

@@ -391,3 +391,23 @@ async def test_who_came_by_an_open_door_may_use_it_for_ever_and_manage_no_api_ke
         access.authorize(anybody, operation, "any.topic", "any.group")
     with pytest.raises(ForbiddenError):
         access.authorize(anybody, "admin")
+
+
+async def test_whom_a_proxy_vouches_for_is_let_in_while_the_key_is_in_force(house: House) -> None:
+    await made(house, 9)
+    access = house.broker.access
+    view, _ = await made(house, 1, PRODUCE)
+    assert access.vouched_for(view.api_key_id) == view
+    assert access.last_used.get(view.api_key_id) == house.clock.wall_us()
+    await house.done(access.change(view.api_key_id, {"disabled": True}))
+    for api_key_id in (view.api_key_id, "nobody"):
+        with pytest.raises(UnauthenticatedError):
+            access.vouched_for(api_key_id)
+    assert access.last_used.get("nobody") is None
+
+
+async def test_a_key_has_a_name_until_it_is_revoked(house: House) -> None:
+    view, _ = await made(house, 1, PRODUCE)
+    assert house.broker.access.name_of(view.api_key_id) == "k1"
+    await house.done(house.broker.access.revoke(view.api_key_id))
+    assert house.broker.access.name_of(view.api_key_id) == ""
