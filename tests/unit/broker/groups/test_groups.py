@@ -99,7 +99,9 @@ async def test_a_page_goes_on_after_a_group_that_may_be_seen(
     for group in "abcdefg":
         await house.commit(group, {"t": 1})
     for begin, expected in (("", (["b"], "b")), ("b", (["f"], None))):
-        views, after = await house.broker.groups.page(begin, 1, lambda group, _: group in "bf", everybody)
+        views, after = await house.broker.groups.page(
+            begin, 1, lambda group, _: group in "bf", everybody
+        )
         assert ([view.group for view in views], after) == expected
 
 
