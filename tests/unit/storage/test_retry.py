@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from seb_appliance.broker.ports import StoreHealth
+from seb_appliance.broker.ports import FAILING_FOR_S, StoreHealth
 from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
@@ -88,6 +88,22 @@ async def test_an_outage_is_logged_once_with_its_reason_and_its_end(
     assert began.startswith("the bucket has been failing for ")
     assert began.endswith(r"'the disk is\nfull'")
     assert ended.startswith("the bucket answers again, after ")
+
+
+@pytest.mark.parametrize(("early_s", "lines"), [(0.125, 0), (0.0, 2)])
+async def test_an_outage_is_logged_after_some_seconds(
+    early_s: float, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Sleeper()
+    answers = answering(UNCERTAIN, UNCERTAIN, "good")
+    failing_s = iter((0.0, FAILING_FOR_S - early_s, 0.0))
+
+    async def request() -> str:
+        clock.now_s += next(failing_s)
+        return await answers()
+
+    await RetryingStore(MemoryStore(), clock, lambda: 0).ask(request)
+    assert len(caplog.records) == lines
 
 
 async def test_a_refusal_is_logged_at_once_but_not_by_who_gives_up(

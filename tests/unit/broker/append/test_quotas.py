@@ -139,3 +139,13 @@ async def test_whoever_is_paused_instead_of_refused_is_told_for_how_long(
     await clock.advance(5)
     assert (meter.wait_s, meter.overdrawn_s) == (0.0, 0.0)
     meter.enter()
+
+
+async def test_what_is_charged_after_a_rest_is_not_paid_by_the_rest(
+    meters: Meters, clock: FakeClock
+) -> None:
+    meter = meters.enter(key(bytes_out_per_second=100))
+    assert meter is not None
+    await clock.advance(3600)
+    meter.charge_out(400)
+    assert meter.overdrawn_s == 3.0
