@@ -188,6 +188,18 @@ async def test_a_key_that_may_not_read_every_topic_makes_no_queue_of_them(tmp_pa
             assert (await client.put("/v1/queues/q", json=dead)).status_code == 403
 
 
+@pytest.mark.parametrize(("granted", "more"), [("a.*.**", "a.**"), ("-.**", "**"), ("*.*", "**.*")])
+async def test_a_key_that_may_read_most_of_what_a_pattern_matches_makes_no_queue_of_it(
+    tmp_path: Path, granted: str, more: str
+):
+    async with running_appliance(tmp_path) as seb:
+        key = await key_for(seb, granted, "manage", "consume")
+        async with seb.client_with(key["secret"]) as client:
+            for pattern, status in ((more, 403), (granted, 201)):
+                answer = await client.put("/v1/queues/q", json={"topics": [pattern]})
+                assert answer.status_code == status, pattern
+
+
 async def test_a_standby_hands_nothing_out(tmp_path: Path):
     bucket = f"file://{tmp_path / 'bucket'}"
     async with running_appliance(tmp_path / "one", bucket=bucket) as seb:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 import pytest
@@ -120,6 +121,32 @@ async def test_a_ticket_ends_after_a_minute_and_makes_room(seb, monkeypatch):
 async def test_a_ticket_is_for_patterns(seb, body, code):
     answer = await seb.client.post("/v1/tickets", json=body)
     assert (answer.status_code, answer.json()["code"]) == (400, code)
+
+
+async def test_a_read_by_ticket_counts_for_the_quotas_of_its_api_key(seb):
+    grants = [{"operation": "consume"}, {"operation": "produce"}]
+    members = {"name": "q", "grants": grants, "quotas": {"bytes_in_per_second": 1}}
+    key = (await seb.client.post("/v1/api-keys", json=members)).json()
+    given = await ticket(seb, "in.*", key["secret"])
+    async with seb.client_with(key["secret"]) as client:
+        await client.post("/v1/topics/in.quota/records", content=b"x" * 1_000)
+    answer = await get(seb, f"/v1/topics/in.a/records?ticket={given}")
+    assert (answer.status_code, answer.json()["code"]) == (429, "quota_exceeded")
+
+
+async def test_a_read_by_ticket_that_waits_looks_at_the_api_key_again(seb):
+    members = {"name": "w", "grants": [{"operation": "consume"}]}
+    key = (await seb.client.post("/v1/api-keys", json=members)).json()
+    given = await ticket(seb, "in.*", key["secret"])
+    url = f"/v1/topics/in.b/records?offset=latest&wait=60s&ticket={given}"
+    reading = asyncio.create_task(get(seb, url))
+    while not seb.appliance.broker.waiting_readers:
+        assert not reading.done(), reading.result().text
+        await asyncio.sleep(0)
+    await seb.client.delete(f"/v1/api-keys/{key['api_key_id']}")
+    await seb.client.post("/v1/topics/in.b/records", content=b"secret")
+    answer = await reading
+    assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
 
 
 async def test_ticket_and_api_key_together_are_refused(seb):

@@ -144,6 +144,7 @@ def _all_codes(code: CodeType) -> Iterator[CodeType]:
 
 def functions_of(files: Sequence[Mapped]) -> dict[CodeType, FunctionType]:
     """The functions of these files that are there now, by their code."""
+    gc.unfreeze()  # conftest.py froze them, and what is frozen is not listed
     paths = {str(ROOT / of.file) for of in files}
     return {
         one.__code__: one

@@ -100,3 +100,19 @@ def test_many_uses_of_one_api_key_ask_for_one_writing() -> None:
     for _ in range(3):
         last_used.note("a")
     assert asked == ["write"]
+
+
+def test_uses_that_could_not_be_written_ask_for_a_writing_unless_one_is_asked_for() -> None:
+    asked: list[str] = []
+    last_used = LastUsed({}, FakeClock(), lambda: asked.append("write"))
+    last_used.note("a")
+    taken = last_used.take_changed()
+    last_used.not_written(taken)
+    assert asked == ["write"] * 2
+    taken = last_used.take_changed()
+    last_used.note("b")
+    last_used.not_written(taken)
+    assert asked == ["write"] * 3
+    assert last_used.take_changed().keys() == {"a", "b"}
+    last_used.not_written({})
+    assert asked == ["write"] * 3

@@ -50,12 +50,13 @@ def check_pattern(pattern: str) -> str:
 
 
 def samples_of(pattern: str) -> list[str]:
-    """Names that stand for all that the pattern matches: only another wildcard matches `-`."""
+    """Names that stand for all that the pattern matches: with as few words for `**` as there may
+    be, and with many. `*` is a word of no name, so only another wildcard matches it."""
     names = []
-    for count in (1, _MANY_WORDS):
+    for count in (0, 1, _MANY_WORDS):
         words: list[str] = []
         for word in pattern.split("."):
-            words += ["-"] * (count if word == "**" else 1) if "*" in word else [word]
+            words += ["*"] * count if word == "**" else [word]
         names.append(".".join(words))
     return names
 

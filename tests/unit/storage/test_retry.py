@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import inspect
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from seb_appliance.broker.ports import StoreHealth
+from seb_appliance.broker.ports import FAILING_FOR_S, StoreHealth
 from seb_appliance.errors import (
     ObjectExistsError,
     ObjectMissingError,
@@ -20,7 +22,7 @@ from seb_appliance.errors import (
     StoreUnsupportedError,
     StoreUnusableError,
 )
-from seb_appliance.storage.journal.retry import RetryingStore, given_up
+from seb_appliance.storage.journal.retry import RetryingStore, given_up, together
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.fakes import FakeClock
 
@@ -86,6 +88,22 @@ async def test_an_outage_is_logged_once_with_its_reason_and_its_end(
     assert began.startswith("the bucket has been failing for ")
     assert began.endswith(r"'the disk is\nfull'")
     assert ended.startswith("the bucket answers again, after ")
+
+
+@pytest.mark.parametrize(("early_s", "lines"), [(0.125, 0), (0.0, 2)])
+async def test_an_outage_is_logged_after_some_seconds(
+    early_s: float, lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Sleeper()
+    answers = answering(UNCERTAIN, UNCERTAIN, "good")
+    failing_s = iter((0.0, FAILING_FOR_S - early_s, 0.0))
+
+    async def request() -> str:
+        clock.now_s += next(failing_s)
+        return await answers()
+
+    await RetryingStore(MemoryStore(), clock, lambda: 0).ask(request)
+    assert len(caplog.records) == lines
 
 
 async def test_a_refusal_is_logged_at_once_but_not_by_who_gives_up(
@@ -200,3 +218,41 @@ def test_what_only_a_person_can_mend_is_told_as_a_store_that_cannot_be_used(
     error: StoreError,
 ) -> None:
     assert type(given_up(error)) is StoreUnusableError
+
+
+async def test_work_is_done_a_few_at_a_time_and_answered_in_order() -> None:
+    at_work: list[int] = []
+    most = 0
+
+    async def work(number: int) -> int:
+        nonlocal most
+        at_work.append(number)
+        most = max(most, len(at_work))
+        for _ in range(9 - number):  # the first takes longest
+            await asyncio.sleep(0)
+        at_work.remove(number)
+        return number
+
+    assert await together(map(work, range(9)), 3) == list(range(9))
+    assert most == 3
+
+
+async def test_the_first_error_ends_what_is_at_work_and_what_has_not_begun() -> None:
+    ended: list[str] = []
+
+    async def work(name: str) -> None:
+        try:
+            if name == "bad":
+                await asyncio.sleep(0)
+                raise UNCERTAIN
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)  # as what cleans up by a request does
+            ended.append(name)
+
+    waiting = [work(name) for name in ("long", "bad", "next", "never")]
+    with pytest.raises(StoreUncertainError) as raised:
+        await together(waiting, 2)
+    assert raised.value is UNCERTAIN
+    assert {"bad", "long"} <= set(ended) <= {"bad", "long", "next"}
+    assert [inspect.getcoroutinestate(one) for one in waiting] == [inspect.CORO_CLOSED] * 4

@@ -39,9 +39,11 @@ async def test_what_is_published_can_be_fetched(snapshots, tmp_path):
     assert await snapshots.list() == [name]
 
 
-async def test_three_are_kept(snapshots, tmp_path):
+async def test_three_are_kept(snapshots, store, tmp_path):
     for seq in (1, 2, 3, 4, 5):
         await publish(snapshots, tmp_path, seq)
+    left = await store.list_after(layout.SNAPSHOTS, "", 9)
+    assert snapshots.stored_bytes == sum(info.size for info in left)
     assert [name.seq for name in await snapshots.list()] == [3, 4, 5]
     assert await snapshots.floor() == 3
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from seb_appliance.broker.access.api_keys import FOR_EVER_US, draw_secret
+from seb_appliance.broker.access.api_keys import FOR_EVER_US, ApiKeys, draw_secret
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import (
@@ -69,8 +69,9 @@ async def test_new_grants_are_in_force_with_the_answer(house: House) -> None:
     await house.done(broker.access.change(view.api_key_id, {"grants": grants}))
     changed = broker.access.authenticate(token)
     broker.authorize(changed, "produce", "z.b")
-    with pytest.raises(ForbiddenError):
+    with pytest.raises(ForbiddenError) as refused:
         broker.authorize(changed, "produce", "a.b")
+    assert str(refused.value) == str(broker.access.no_grant(changed, "produce", "a.b", None))
 
 
 async def test_two_changes_in_one_window_both_hold(house: House) -> None:
@@ -391,3 +392,49 @@ async def test_who_came_by_an_open_door_may_use_it_for_ever_and_manage_no_api_ke
         access.authorize(anybody, operation, "any.topic", "any.group")
     with pytest.raises(ForbiddenError):
         access.authorize(anybody, "admin")
+
+
+async def test_whom_a_proxy_vouches_for_is_let_in_while_the_key_is_in_force(house: House) -> None:
+    await made(house, 9)
+    access = house.broker.access
+    view, _ = await made(house, 1, PRODUCE)
+    assert access.vouched_for(view.api_key_id) == view
+    assert access.last_used.get(view.api_key_id) == house.clock.wall_us()
+    await house.done(access.change(view.api_key_id, {"disabled": True}))
+    for api_key_id in (view.api_key_id, "nobody"):
+        with pytest.raises(UnauthenticatedError):
+            access.vouched_for(api_key_id)
+    assert access.last_used.get("nobody") is None
+
+
+async def test_a_key_has_a_name_until_it_is_revoked(house: House) -> None:
+    view, _ = await made(house, 1, PRODUCE)
+    assert house.broker.access.name_of(view.api_key_id) == "k1"
+    await house.done(house.broker.access.revoke(view.api_key_id))
+    assert house.broker.access.name_of(view.api_key_id) == ""
+
+
+async def test_an_authentication_is_good_until_the_key_changes_expires_or_was_rotated(
+    house: House,
+) -> None:
+    access, now_us = house.broker.access, house.clock.wall_us()
+    await made(house, 9)
+    key, _ = await made(house, 1, PRODUCE)
+    assert access.holds_until_us(key) == FOR_EVER_US
+    assert access.still_holds(key, FOR_EVER_US)
+    rotated, _ = await house.done(access.rotate(key.api_key_id, DAY_MS))
+    assert not access.still_holds(key, FOR_EVER_US)
+    assert access.holds_until_us(rotated) == rotated.overlap_until_us
+    key, _ = await made(house, 2, PRODUCE, expires_us=now_us + 60_000_000)
+    until_us = access.holds_until_us(key)
+    assert until_us == key.expires_us
+    house.clock.wall_offset_us += until_us - house.clock.wall_us() - 1
+    assert access.still_holds(key, until_us)
+    house.clock.wall_offset_us += 1
+    assert not access.still_holds(key, until_us)
+
+
+async def test_keys_are_in_force_again_after_a_start(house: House) -> None:
+    view, token = await made(house, 1, PRODUCE, quotas=Quotas(requests_per_second=5))
+    again = ApiKeys(house.broker.access._api_keys.rows())
+    assert again.authenticate(token, house.clock.wall_us()) == view

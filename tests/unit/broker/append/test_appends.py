@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import NewRecords
@@ -99,3 +100,27 @@ async def test_a_null_needs_no_record_key(house: House) -> None:
     reservation = house.broker.pending.reserve(OPERATOR, 1)
     await house.done(house.broker.appends.append(ADMIN, "t", NewRecords([None]), reservation))
     assert await house.values("t") == [None]
+
+
+async def test_records_of_several_topics_without_a_task_lie_in_one_entry(house: House) -> None:
+    for name in ("a", "b"):
+        await house.topic(name)
+    entries = len(house.journal.entries)
+    heard, records = Heard(), {"a": NewRecords([b"1"]), "b": NewRecords([b"2", b"3"])}
+    assert house.broker.appends.transact_nowait(ADMIN, records, 10, heard)
+    held_bytes = limits.PENDING_REQUEST_BYTES + 10 + 3 * limits.PENDING_RECORD_BYTES
+    assert house.broker.pending.used == held_bytes
+    await house.clock.advance(1)
+    assert len(heard.told) == 1
+    assert len(house.journal.entries) == entries + 1
+    assert [await house.values(name) for name in ("a", "b")] == [[b"1"], [b"2", b"3"]]
+    assert house.broker.pending.used == 0
+
+
+async def test_of_several_topics_without_a_task_all_are_refused_for_one(house: House) -> None:
+    await house.topic("a", max_record_bytes=3)
+    heard, records = Heard(), {"b": NewRecords([b"one"]), "a": NewRecords([b"four"])}
+    assert not house.broker.appends.transact_nowait(ADMIN, records, 7, heard)
+    await house.clock.advance(1)
+    assert (heard.told, await house.values("a"), house.broker.pending.used) == ([], [], 0)
+    assert [topic.name for topic in house.broker.topics.all()] == ["a"]

@@ -121,3 +121,31 @@ def test_meters_of_keys_long_gone_make_room(
     assert len(meters._by_id) == 3
     with pytest.raises(QuotaExceededError):  # the newest are the ones that are kept
         meters.enter(key("k8", requests_per_second=1))
+
+
+async def test_whoever_is_paused_instead_of_refused_is_told_for_how_long(
+    meters: Meters, clock: FakeClock
+) -> None:
+    limited = key(requests_per_second=2, bytes_in_per_second=100, bytes_out_per_second=100)
+    meter = meters.enter(limited)
+    assert meter is not None
+    assert (meter.wait_s, meter.overdrawn_s) == (0.0, 0.0)
+    meter.enter()
+    assert (meter.wait_s, meter.overdrawn_s) == (0.5, 0.0)
+    meter.charge_in(400)
+    assert (meter.wait_s, meter.overdrawn_s) == (3.0, 0.0)
+    meter.charge_out(600)
+    assert (meter.wait_s, meter.overdrawn_s) == (5.0, 5.0)
+    await clock.advance(5)
+    assert (meter.wait_s, meter.overdrawn_s) == (0.0, 0.0)
+    meter.enter()
+
+
+async def test_what_is_charged_after_a_rest_is_not_paid_by_the_rest(
+    meters: Meters, clock: FakeClock
+) -> None:
+    meter = meters.enter(key(bytes_out_per_second=100))
+    assert meter is not None
+    await clock.advance(3600)
+    meter.charge_out(400)
+    assert meter.overdrawn_s == 3.0

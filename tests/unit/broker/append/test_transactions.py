@@ -157,6 +157,15 @@ async def test_a_commit_to_a_topic_that_is_deleted_is_refused(ground: House) -> 
 async def test_a_transaction_writes_to_100_topics_at_most(ground: House) -> None:
     many = {f"t{n}": [b"x"] for n in range(limits.TRANSACTION_TOPICS_MAX + 1)}
     await refused(ground, BadRequestError, many)
+    del many["t0"]
+    assert len((await done(ground, many)).produced) == limits.TRANSACTION_TOPICS_MAX
+
+
+async def test_a_transaction_that_has_room_for_some_of_its_topics_makes_none(ground: House) -> None:
+    shares = ground.broker._writes.admission._shares
+    shares.limit = shares.used + 2
+    await refused(ground, BadRequestError, {"a": [b"1"], "b": [b"2"], "c": [b"3"]})
+    await done(ground, {"a": [b"1"]})
 
 
 async def test_every_offset_goes_strictly_forward(ground: House) -> None:

@@ -164,6 +164,17 @@ def test_a_stretched_window_leaves_the_bucket_time_before_its_caller_gives_up(
     assert Linger(10_000).within(10_000, patience_ms) == 10_000, "and that of the settings"
 
 
+def test_a_stretch_is_what_the_budget_adds_and_no_factor_where_enough_records_end_it() -> None:
+    linger = Linger(1_000)
+    assert (linger.stretched_s, linger.stretch) == (0.0, 1.0)
+    linger.default_ms = 28_000
+    assert (linger.stretched_s, linger.stretch) == (27.0, 28.0)
+    linger.enough = 10
+    assert (linger.stretched_s, linger.stretch) == (27.0, 1.0)
+    linger = Linger(0)
+    assert (linger.stretched_s, linger.stretch) == (0.0, 1.0)
+
+
 def test_records_of_all_topics_count_and_so_does_each_second_request() -> None:
     window = Window()
     for topic_id in (1, 2):

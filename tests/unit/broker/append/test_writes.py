@@ -8,6 +8,7 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Actor
+from seb_appliance.broker.append.writes import UNTIL_KNOWN_MS
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.errors import (
@@ -126,3 +127,13 @@ async def test_a_commit_without_a_task_is_refused_without_a_word(house: House) -
     taken.release()
     await house.clock.advance(1)
     assert (heard.told, house.broker.pending.used) == ([], 0)
+
+
+async def test_a_write_that_waits_until_it_is_known_outlasts_every_outage(house: House) -> None:
+    house.journal.hold()
+    waiting = house.append("t", b"a", timeout_ms=UNTIL_KNOWN_MS)
+    await house.clock.advance(24 * 3600)
+    assert not waiting.done()
+    house.journal.release()
+    await house.clock.advance(1)
+    assert (await waiting).offset == 0
