@@ -62,11 +62,11 @@ def last_values(until: int, begin: int = 0) -> dict[bytes, bytes]:
 
 @contextmanager
 def appending(house: House, topic: str) -> Iterator[None]:
-    """A producer appends all the while."""
+    """A producer appends all the while, at a pace: the test counts what is left of the others."""
     others, over = House(house.seb, house.bucket), threading.Event()
 
     def produce() -> None:
-        while not over.is_set():
+        while not over.wait(0.5):
             others.produce(topic, 100, size=SIZE, keys=KEYS)
         others.appliance.close()
 
