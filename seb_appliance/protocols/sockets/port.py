@@ -36,17 +36,14 @@ class Port(Generic[C]):
         *,
         room: Shares,
         starving: Shares,
+        unsent: Shares,
     ) -> None:
         """`protocol`: its name. `address`: hosts and a port; None: it has none of its own. `room`:
-        of connections with an API key. `starving`: as of `Listener`."""
+        of connections with an API key. `starving`, `unsent`: as of `Listener`."""
         self.broker = broker
         self.room = room
         self.starving = starving
-        self.unsent = broker.shares.declare(
-            f"{protocol.lower()}_unsent",
-            limits.SOCKETS_UNSENT_BYTES_MAX,
-            f"bytes that {protocol} clients have not taken",
-        )
+        self.unsent = unsent
         self.refusals = 0
         self._protocol = protocol
         self._address = address
