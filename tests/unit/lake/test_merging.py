@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+from pathlib import Path
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
 from seb_appliance import setting_sources
-from seb_appliance.broker.lake.jobs import WriteJob
-from seb_appliance.errors import CorruptObjectError
+from seb_appliance.broker.lake.jobs import PrintJob, WriteJob
+from seb_appliance.errors import CorruptObjectError, StoreUncertainError
 from seb_appliance.formats.lake.columns import columns_of
 from seb_appliance.lake.table_formats import FORMATS
 from seb_appliance.ops.jobs.lake.process import ChildTableWriter
@@ -41,6 +46,11 @@ def test_rows_of_large_values_that_compress_well_are_merged_a_row_group_at_a_tim
     assert counted.max_memory() < 150 * MIB
 
 
+def tables_of(folder: Path) -> ChildTableWriter:
+    flags = {"data": str(folder / "data"), "bucket": f"file:{folder / 'bucket'}"}
+    return ChildTableWriter(setting_sources.load(flags=flags, environment={}), "A")
+
+
 @pytest.mark.asyncio
 async def test_a_data_file_that_is_made_to_need_any_memory_fails_its_merge_alone(tmp_path) -> None:
     """Rows of 2 GB in 20 KB; the next job of the process is done."""
@@ -70,9 +80,7 @@ async def test_a_data_file_that_is_made_to_need_any_memory_fails_its_merge_alone
         removed=(first.name, second.name),
         touched=tuple(story.table.files.values()),
     )
-    flags = {"data": str(tmp_path / "data"), "bucket": f"file:{tmp_path / 'bucket'}"}
-    settings = setting_sources.load(flags=flags, environment={})
-    tables = ChildTableWriter(settings, "A")
+    tables = tables_of(tmp_path)
     try:
         for name in ("a", "b"):
             (place / f"{name}.parquet").write_bytes(poisoned)
@@ -85,3 +93,22 @@ async def test_a_data_file_that_is_made_to_need_any_memory_fails_its_merge_alone
         assert [one.records for one in written.commit.added] == [4_000]
     finally:
         await tables.close()
+
+
+@pytest.mark.asyncio
+async def test_what_a_killed_process_left_is_removed_by_the_next_one(tmp_path, monkeypatch) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    tables, job = tables_of(tmp_path), PrintJob(Story().table.head.copy(), ())
+    await tables.print(job)
+    (killed,) = scratch.iterdir()
+    (killed / "rows.parquet").write_bytes(b"rows")
+    os.kill(tables._process.pid, signal.SIGKILL)
+    with contextlib.suppress(StoreUncertainError):  # if it is not known to be gone yet
+        await tables.print(job)
+    await tables.print(job)
+    (other,) = scratch.iterdir()
+    assert other != killed
+    await tables.close()
+    assert list(scratch.iterdir()) == []

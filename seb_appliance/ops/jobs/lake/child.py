@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from functools import partial
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from seb_appliance.errors import CorruptObjectError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.lake.table_formats import FORMATS
 from seb_appliance.ops.host.memory import needed_bytes, take_no_more
+from seb_appliance.ops.host.scratch import scratch_folder
 from seb_appliance.ops.jobs.job_process import serve
 from seb_appliance.ops.jobs.lake.process import FilesAhead, GatheredFiles, TableAnswer, TableJob
 from seb_appliance.ops.jobs.lake.work import TableWork
@@ -23,7 +25,9 @@ async def _serve() -> None:
     reader, hello, store, bucket = await begin()
     work = TableWork(bucket, hello.mode, FORMATS, Failpoints(hello.settings.fail))
     done = partial(_done, work, store, GatheredFiles())
-    await serve(reader, FilesAhead | TableJob, done)  # type: ignore[arg-type]
+    with scratch_folder("seb-tables-") as folder:
+        tempfile.tempdir = str(folder)
+        await serve(reader, FilesAhead | TableJob, done)  # type: ignore[arg-type]
 
 
 async def _done(
