@@ -39,7 +39,8 @@ HAS_PARQUET: Final = importlib.util.find_spec("pyarrow") is not None
 
 def _begin() -> None:
     """Before Arrow is there."""
-    os.environ.update(ENVIRONMENT)
+    for name, value in ENVIRONMENT.items():
+        os.putenv(name, value)
 
 
 def _bounded(function: Callable[[bytes, TableFile], str], body: bytes, file: TableFile) -> str:
