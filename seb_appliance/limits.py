@@ -230,6 +230,7 @@ SOCKET_UNFINISHED_S_MAX: Final = 60  # for the rest of a packet or a request
 SOCKET_NO_ROOM_S_MAX: Final = 30  # for memory and room in the window
 SOCKET_STARVING_MAX: Final = 128  # connections of a protocol that wait for memory
 SOCKET_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
+SOCKETS_UNSENT_BYTES_MAX: Final = 64 * MIB  # of all connections of a protocol
 SOCKET_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
 CONNECTIONS_SHOWN_MAX: Final = 1_000  # of the clients of ports, in one answer
 PROXY_HEADER_BYTES_MAX: Final = 4 * KIB  # of the PROXY protocol, version 2
@@ -458,7 +459,6 @@ COST_TOPICS_SHOWN: Final = 100  # the most expensive; others are summed in one l
 # Metrics
 METRICS_OFFSETS_LOOKED_AT: Final = 10_000  # committed offsets, for the lag of groups
 METRICS_GROUPS_SHOWN: Final = 50  # with the largest lag
-LOOP_PROBE_S: Final = 1.0
 
 # Background tasks
 BACKGROUND_PAUSE_S_MIN: Final = 1.0  # before a failed task restarts; doubled each time

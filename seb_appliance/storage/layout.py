@@ -123,8 +123,9 @@ def epoch_of(key: str) -> int | None:
 
 
 def is_of_table(key: str) -> bool:
-    """Whether it is a key below the location of a lake table, of whatever name."""
-    return _TABLE_KEY.fullmatch(key) is not None
+    """Whether it is a key below the location of a lake table, of whatever name. A part `..` or `.`
+    would lead a directory, or a client that follows it, to another key."""
+    return _TABLE_KEY.fullmatch(key) is not None and not {"..", "."} & set(key.split("/"))
 
 
 def may_be_deleted(key: str) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from seb_appliance.clock import SystemClock
+from seb_appliance.ops.host.data_directory import reset_admin_key
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -198,3 +200,19 @@ async def test_a_key_in_the_url_is_refused(seb):
         assert (answer.status_code, answer.json()["code"]) == (400, "bad_parameter")
         assert "not accepted in a URL" in answer.json()["detail"]
         assert seb.admin_key not in answer.text
+
+
+async def test_admin_keys_that_are_made_at_once_are_made_one_after_the_other(seb, tmp_path):
+    """Else one fails whose key exists, and nobody knows it."""
+    broker, turn, seen = seb.appliance.broker, asyncio.Lock(), set[str]()
+
+    async def reset():
+        path = await reset_admin_key(broker, tmp_path, turn)
+        seen.add(path.read_text().strip())
+
+    await asyncio.gather(*(reset() for _ in range(4)))
+    assert len(seen) == 4
+    for secret in seen:
+        async with seb.client_with(secret) as client:
+            assert (await client.get("/v1/api-keys")).status_code == 200
+    assert [path.name for path in tmp_path.iterdir()] == ["admin.key"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import stat
 from collections.abc import Iterator
@@ -60,7 +61,7 @@ async def test_nothing_that_an_appliance_writes_is_for_others(tmp_path: Path) ->
                 await seb.client.post("/v1/topics/t/records", json=record)
                 await seb.client.get("/v1/topics/t/keys?fresh=true")
                 await add_user(seb, user, "admin")
-                await reset_admin_key(seb.appliance.broker, data)
+                await reset_admin_key(seb.appliance.broker, data, asyncio.Lock())
                 await seb.appliance.publish_snapshot()
                 look()
                 control.close()

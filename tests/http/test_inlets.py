@@ -259,6 +259,12 @@ async def test_what_senders_ask_before_they_deliver_is_answered(seb):
     headers = {"X_Slack_Signature": f"v0={signature}", "X_Slack_Request_Timestamp": now}
     answer = await deliver(seb, "slack", body, **headers)
     assert (answer.status_code, answer.text) == (200, "3eZb")
+    for bad in (body.replace(b"3eZb", b"\xff"), body.replace(b'"type"', b'"\xff":1,"type"')):
+        signature = digest(SECRET, f"v0:{now}:".encode() + bad).hex()
+        answer = await deliver(
+            seb, "slack", bad, **headers | {"X_Slack_Signature": f"v0={signature}"}
+        )
+        assert (answer.status_code, answer.json()["code"]) == (400, "bad_json")
     assert await values(seb, "slack") == []
     asked = {"WebHook-Request-Origin": "eventgrid.example"}
     answer = await ask(seb, "OPTIONS", "/v1/inlets/meta", headers=asked)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
+import socket
 import struct
 
 import pytest
@@ -230,6 +232,29 @@ async def test_a_request_that_finds_no_memory_for_long_ends_its_connection(runni
         assert running[1].refusals == before + 1
     await _settled(running)
     assert running[1].starving.used == 0
+
+
+async def test_clients_that_take_no_answers_hold_no_more_than_their_share(running, monkeypatch):
+    unsent = running[1].unsent
+    monkeypatch.setattr(unsent, "limit", 300_000)
+    async with contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(running)) for _ in range(6)]
+        served = list(running[1]._all)[-6:]
+        for client, one in zip(clients, served, strict=True):
+            client.writer.transport.pause_reading()
+            kept = one.transport.get_extra_info("socket")
+            kept.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+        for _ in range(100):
+            for client in clients:
+                client.writer.write(request("ApiVersions") * 500)
+            await asyncio.sleep(0)
+        async with asyncio.timeout(20):
+            while not all(one._is_clogged for one in served):
+                await asyncio.sleep(0)
+        assert sum(one.transport.get_write_buffer_size() for one in served) < 800_000
+    async with asyncio.timeout(5):
+        while unsent.used:
+            await asyncio.sleep(0)
 
 
 async def test_only_so_many_connections_wait_for_memory(running, monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import resource
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -29,6 +29,7 @@ from seb_appliance.broker.ports import LoadedState
 from seb_appliance.errors import CorruptObjectError, ObjectMissingError
 from seb_appliance.formats.lake.tables import TableFile
 from seb_appliance.ops.checks.findings import Problem
+from seb_appliance.ops.host.memory import ENVIRONMENT, needed_bytes, take_no_more
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore, together
 
@@ -36,20 +37,22 @@ Sizes = dict[str, int]  # of objects, by name below the location of their table
 HAS_PARQUET: Final = importlib.util.find_spec("pyarrow") is not None
 
 
-# A file of 14 KB may hold rows of 5 GB. Ours have groups of 32 MiB, and 512 MiB in all.
-_MEMORY_BYTES: Final = 4096 * limits.MIB
+def _begin() -> None:
+    """Before Arrow is there."""
+    for name, value in ENVIRONMENT.items():
+        os.putenv(name, value)
 
 
-def _take_no_more(memory_bytes: int) -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+def _bounded(function: Callable[[bytes, TableFile], str], body: bytes, file: TableFile) -> str:
+    take_no_more(needed_bytes([file]))
+    return function(body, file)
 
 
 class Apart:
     """A process that reads Parquet: Arrow ends its process for some damaged files, and takes any
     memory for others."""
 
-    def __init__(self, memory_bytes: int = _MEMORY_BYTES) -> None:
-        self._memory_bytes = memory_bytes
+    def __init__(self) -> None:
         self._pool: ProcessPoolExecutor | None = None
         self._turn = asyncio.Lock()  # a process that ends fails all that it was given
 
@@ -60,11 +63,9 @@ class Apart:
         running = asyncio.get_running_loop().run_in_executor
         async with self._turn:
             if self._pool is None:
-                self._pool = ProcessPoolExecutor(
-                    1, get_context("spawn"), _take_no_more, (self._memory_bytes,)
-                )
+                self._pool = ProcessPoolExecutor(1, get_context("spawn"), _begin)
             try:
-                return await running(self._pool, function, body, file)
+                return await running(self._pool, _bounded, function, body, file)
             except BrokenProcessPool:
                 self.close()
                 raise

@@ -86,15 +86,17 @@ async def ensure_admin_key(broker: Broker, data: Path) -> None:
     await broker.access.create("admin", _GRANTS, secret=secret)
 
 
-async def reset_admin_key(broker: Broker, data: Path) -> Path:
+async def reset_admin_key(broker: Broker, data: Path, turn: asyncio.Lock) -> Path:
     """Make one more admin key and put it into the file; the file's path. Other keys stay.
 
-    The key comes before the file: until the new key works, the file holds the old one.
+    The key comes before the file: until the new key works, the file holds the old one. `turn`: of
+    all calls, because two at once would use one temporary file.
     """
-    secret = broker.access.draw_secret()
-    new = await asyncio.to_thread(_write_private, data, secret.token)
-    await broker.access.create("admin", _GRANTS, secret=secret, by=AT_THE_MACHINE)
-    return await asyncio.to_thread(new.replace, data / FILE_NAME)
+    async with turn:
+        secret = broker.access.draw_secret()
+        new = await asyncio.to_thread(_write_private, data, secret.token)
+        await broker.access.create("admin", _GRANTS, secret=secret, by=AT_THE_MACHINE)
+        return await asyncio.to_thread(new.replace, data / FILE_NAME)
 
 
 def _write_private(data: Path, token: str) -> Path:

@@ -15,6 +15,7 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import printable
 from seb_appliance.tasks import Job
 
+_PROBE_S: Final = 1.0
 _KEPT: Final = 60  # delays, of which `worst_s` is the largest: about a minute
 
 
@@ -35,8 +36,8 @@ class LoopProbe(Job):
 
     async def _run(self) -> None:
         while True:
-            due_s = self._clock.monotonic_s() + limits.LOOP_PROBE_S
-            await self._clock.sleep(limits.LOOP_PROBE_S)
+            due_s = self._clock.monotonic_s() + _PROBE_S
+            await self._clock.sleep(_PROBE_S)
             delay_s = max(0.0, self._clock.monotonic_s() - due_s)
             self.delays.note(delay_s)
             self._newest = [*self._newest[1 - _KEPT :], delay_s]

@@ -327,8 +327,10 @@ async def _servers(
     await asyncio.to_thread(openapi_json)
     settings, broker = appliance.settings, appliance.broker
 
+    resetting = asyncio.Lock()
+
     async def reset_key(_arguments: Mapping[str, str]) -> dict[str, object]:
-        return {"path": str(await reset_admin_key(broker, settings.data))}
+        return {"path": str(await reset_admin_key(broker, settings.data, resetting))}
 
     if ports is None:
         server = HttpServer(appliance)

@@ -245,7 +245,7 @@ def _slack_challenge(inlet: Inlet, body: bytes) -> Answer | None:
         return None
     try:
         asked = _challenge_decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadJsonError("The body is not a JSON object.") from error
     if asked.get("type") != "url_verification" or not isinstance(asked.get("challenge"), str):
         return None

@@ -86,10 +86,14 @@ class Connection(PacketConnection[Frame]):
             waiting.interrupt()
 
     def _flushed(self) -> None:
-        if not self._is_clogged:
+        if not self._is_slow:
             for held in self._unsent:
                 held.release()
             self._unsent.clear()
+
+    @property
+    def _unsent_elsewhere_bytes(self) -> int:
+        return sum(one.held for one in self._unsent)
 
     # --- the caller ---
 

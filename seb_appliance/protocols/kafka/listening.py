@@ -67,6 +67,9 @@ class Kafka(Server, Port[Connection]):
                 "kafka_connections", limits.KAFKA_CONNECTIONS_MAX, "Kafka connections"
             ),
             starving=broker.shares.declare("kafka_starving", limits.SOCKET_STARVING_MAX, waiting),
+            unsent=broker.shares.declare(
+                "kafka_unsent", limits.SOCKETS_UNSENT_BYTES_MAX, "bytes not taken by Kafka clients"
+            ),
         )
         Server.__init__(
             self,

@@ -151,10 +151,6 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         else:
             raise MqttError(Code.PROTOCOL_ERROR, "a client does not send this packet here")
 
-    @property
-    def unsent_bytes(self) -> int:
-        return self._writes.unsent_bytes
-
     # --- begin and end ---
 
     def _connect(self, body: bytes) -> None:

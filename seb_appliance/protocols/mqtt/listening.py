@@ -64,6 +64,9 @@ class Mqtt(Port[Connection]):
                 "mqtt_connections", limits.MQTT_CONNECTIONS_MAX, "MQTT connections"
             ),
             starving=broker.shares.declare("mqtt_starving", limits.SOCKET_STARVING_MAX, waiting),
+            unsent=broker.shares.declare(
+                "mqtt_unsent", limits.SOCKETS_UNSENT_BYTES_MAX, "bytes not taken by MQTT clients"
+            ),
         )
         self.logs = Logs(broker, Routes(topic, routes, (retained, sessions)))
         self.counts: Counter[str] = Counter()

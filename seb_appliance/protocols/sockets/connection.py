@@ -20,23 +20,32 @@ from seb_appliance.protocols.sockets.writing import GatheredWrites
 
 P = TypeVar("P")
 
-_HELD_FROM_BYTES: Final = 16 * limits.KIB  # an unfinished packet of more is held in `pending`
+# An unfinished packet of more is held in `pending`, and of unsent bytes more are in a share.
+_HELD_FROM_BYTES: Final = 16 * limits.KIB
 _RETRY_S: Final = 0.1  # while there is no room
+_RETRY_WRITING_S: Final = 1.0
 _TURN_S: Final = 0.002  # work between two turns of the event loop
 
 
 class Listener(Protocol):
     """The port, which its connections tell what happens. `starving`: how many of them may wait for
-    memory, each with what was read at once."""
+    memory, each with what was read at once. `unsent`: bytes that clients have not taken."""
 
     broker: Broker
     starving: Shares
+    unsent: Shares
 
     def opened(self, connection: Any) -> bool: ...
 
     def closed(self, connection: Any) -> None: ...
 
     def refused(self, connection: Any, why: str) -> None: ...
+
+    def slowed(self, connection: Any) -> None: ...
+
+    def took_all(self, connection: Any) -> None: ...
+
+    def make_room(self, connection: Any) -> None: ...
 
 
 class Codes(NamedTuple):
@@ -61,21 +70,24 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         self.client_id = ""
         self._key: ApiKeyView | None = None
         self._until_us = 0
-        self._scheduled = self._is_clogged = self._closing = self._finishing = False
+        self._scheduled = self._is_slow = self._closing = self._finishing = False
         self._reading = True
         self._heard_s = self.broker.clock.monotonic_s()
         self._unfinished_s: float | None = None  # since when a packet lacks its end
         self._starved_s: float | None = None  # since when there is no memory for it
         self._timer: Timer | None = None
         self._pause: Timer | None = None  # no packet is taken before
+        self._unsent_room: Reservation | None = None  # while it has an API key
+        self._writing_again: Timer | None = None  # there was no memory for what is to be written
 
     # --- the transport ---
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        self._writes = GatheredWrites(transport, self._flushed)
+        self._writes = GatheredWrites(transport, self._written)
         # One less: a sender stops at the limit itself, and is told when it may go on.
-        transport.set_write_buffer_limits(high=limits.SOCKET_UNSENT_BYTES_MAX - 1)
+        high = min(_HELD_FROM_BYTES // 2, limits.SOCKET_UNSENT_BYTES_MAX - 1)
+        transport.set_write_buffer_limits(high=high, low=0)
         self.number, self.since_us = next(NUMBERS), self.broker.clock.wall_us()
         name = transport.get_extra_info("peername")
         self.address = str(name[0]) if name else ""
@@ -86,10 +98,12 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._closing = True
-        for timer in (self._timer, self._pause):
+        for timer in (self._timer, self._pause, self._writing_again):
             if timer is not None:
                 timer.cancel()
         self._reserved.release()
+        if self._unsent_room is not None:
+            self._unsent_room.release()
         self._starves_no_more()
         self._lost()
         self._port.closed(self)
@@ -98,15 +112,80 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         """The connection is gone."""
 
     def pause_writing(self) -> None:
-        self._is_clogged = True
+        """The client does not take at once what is written."""
+        self._is_slow = True
+        self._count_unsent()
+        if self.has_key:
+            self._port.slowed(self)
 
     def resume_writing(self) -> None:
-        self._is_clogged = False
+        self._is_slow = False
+        self._count_unsent()
+        self._port.took_all(self)
         self._flushed()
         self._process()
 
+    def _written(self) -> None:
+        if self._is_slow:
+            self._count_unsent()
+        self._flushed()
+
     def _flushed(self) -> None:
-        """The transport has all that was written."""
+        """The transport has all that was written, or there may be memory for more."""
+
+    @property
+    def _unsent_elsewhere_bytes(self) -> int:
+        """Of what a slow client has not taken, those that are counted in another share."""
+        return 0
+
+    def _count_unsent(self) -> None:
+        room = self._unsent_room
+        if room is None:
+            return
+        size = self.transport.get_write_buffer_size() if self._is_slow else 0
+        size = max(0, size - self._unsent_elsewhere_bytes)
+        room.shrink_to(size)
+        room.grow_anyway(size - room.held)
+
+    def may_write(self, size_bytes: int) -> bool:
+        """Whether the client takes so much more, and there is memory until it does."""
+        if self._has_memory(size_bytes):
+            return True
+        if self._is_slow or self._closing:
+            return False
+        self._writes.flush()  # a client that reads takes it at once
+        if self._has_memory(size_bytes):
+            return True
+        self._port.make_room(self)
+        return False
+
+    def _has_memory(self, size_bytes: int) -> bool:
+        unsent_bytes = self._writes.unsent_bytes
+        if unsent_bytes >= limits.SOCKET_UNSENT_BYTES_MAX:
+            return False
+        room, wanted = self._unsent_room, unsent_bytes + size_bytes
+        if room is None or wanted <= _HELD_FROM_BYTES:
+            return True
+        return self._port.unsent.has_room(room.owner, max(0, wanted - room.held))
+
+    def write_later(self) -> None:
+        """There is no memory for what is to be written: `_flushed` is called in a moment."""
+        if self._writing_again is None and not self._closing:
+            call_later = self.broker.clock.call_later
+            self._writing_again = call_later(_RETRY_WRITING_S, self._write_again)
+
+    def _write_again(self) -> None:
+        self._writing_again = None
+        self._flushed()
+
+    @property
+    def writes_later(self) -> bool:
+        return self._writing_again is not None
+
+    @property
+    def _is_clogged(self) -> bool:
+        """A slow client is sent nothing more for now; `resume_writing` follows."""
+        return self._is_slow and not self._has_memory(0)
 
     def data_received(self, data: bytes) -> None:
         if not self._closing:
@@ -133,6 +212,8 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         self._key = key
         self._reserved.release()
         self._reserved = Reservation(self.broker.pending, key.api_key_id)
+        if self._unsent_room is None:
+            self._unsent_room = Reservation(self._port.unsent, key.api_key_id)
 
     @property
     def holds_key(self) -> bool:

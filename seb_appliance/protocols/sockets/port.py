@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
@@ -36,12 +36,14 @@ class Port(Generic[C]):
         *,
         room: Shares,
         starving: Shares,
+        unsent: Shares,
     ) -> None:
         """`protocol`: its name. `address`: hosts and a port; None: it has none of its own. `room`:
-        of connections with an API key. `starving`: as of `Listener`."""
+        of connections with an API key. `starving`, `unsent`: as of `Listener`."""
         self.broker = broker
         self.room = room
         self.starving = starving
+        self.unsent = unsent
         self.refusals = 0
         self._protocol = protocol
         self._address = address
@@ -49,6 +51,8 @@ class Port(Generic[C]):
         self._connections = Connections(room.limit, room.limit)
         self._all: dict[C, None] = {}  # in the order in which they came
         self._newcomers: OrderedDict[C, None] = OrderedDict()  # some have API keys by now
+        # By API key: since when they have not taken all that they were sent, the longest first.
+        self._slow: defaultdict[str, dict[C, float]] = defaultdict(dict)
         self._servers: list[asyncio.Server] = []
         self._idle = asyncio.Event()
         self._is_stopping = False
@@ -132,6 +136,7 @@ class Port(Generic[C]):
         self._newcomers.pop(connection, None)
         self._connections.leave(connection.address)
         if connection.has_key:
+            self.took_all(connection)
             self.room.give_back(connection.key.api_key_id, 1)
         if not self._all:
             self._idle.set()
@@ -141,3 +146,26 @@ class Port(Generic[C]):
         _log.info(
             "%s client %r at %s: %s", self._protocol, connection.client_id, connection.address, why
         )
+
+    def slowed(self, connection: C) -> None:
+        """The client, which has an API key, does not take at once what it is sent."""
+        slow = self._slow[connection.key.api_key_id]
+        slow.setdefault(connection, self.broker.clock.monotonic_s())
+
+    def took_all(self, connection: C) -> None:
+        """What it had not taken, or never will."""
+        slow = self._slow.get(connection.key.api_key_id) if connection.has_key else None
+        if slow is not None:
+            slow.pop(connection, None)
+            if not slow:
+                del self._slow[connection.key.api_key_id]
+
+    def make_room(self, connection: C) -> None:
+        """It reads, and there is no memory for what it is to be sent: ends another of its API key
+        that has been slow for long."""
+        slow, now_s = self._slow.get(connection.key.api_key_id, {}), self.broker.clock.monotonic_s()
+        for one, since_s in slow.items():
+            if now_s - since_s >= limits.SOCKET_NO_ROOM_S_MAX:
+                one.end("it does not take what it is sent, and its API key has no more memory")
+                one.transport.abort()
+            return

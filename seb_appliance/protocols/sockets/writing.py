@@ -9,6 +9,7 @@ from typing import Final
 from seb_appliance import limits
 
 _AT_ONCE_BYTES: Final = 64 * limits.KIB  # written before the event loop has its turn
+_TLS_PIECE_BYTES: Final = 16 * limits.KIB  # a record of TLS
 
 
 class GatheredWrites:
@@ -20,6 +21,7 @@ class GatheredWrites:
     ) -> None:
         """`on_flushed`: called each time that nothing waits here any more."""
         self._transport = transport
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
         self._on_flushed = on_flushed
         self._pieces = list[bytes | bytearray]()
         self._size_bytes = 0
@@ -45,5 +47,14 @@ class GatheredWrites:
         self._pieces.clear()
         self._size_bytes = 0
         if data and not self._transport.is_closing():
-            self._transport.write(data)
+            if self._is_tls:
+                self._write_pieces(memoryview(data))
+            else:
+                self._transport.write(data)
         self._on_flushed()
+
+    def _write_pieces(self, data: memoryview) -> None:
+        """The transport of TLS hands each to that of the connection, until that one has too much,
+        and does not count it from then on."""
+        for at in range(0, len(data), _TLS_PIECE_BYTES):
+            self._transport.write(data[at : at + _TLS_PIECE_BYTES])

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seb_appliance import limits
 from seb_appliance.formats.lake.tables import TableFile
 from seb_appliance.lake.footer import footer_fault, rows_fault
 from seb_appliance.ops.checks.lake import Apart, LakeCheck
@@ -92,7 +91,7 @@ async def test_rows_that_need_any_memory_are_damage() -> None:
     pq.write_table(pa.table(rows), out, compression="zstd", store_schema=False)
     body = bytes(out.getvalue())
     assert len(body) < 50_000
-    apart = Apart(1_500 * limits.MIB)
+    apart = Apart()
     try:
         said = await apart.run(rows_fault, body, TableFile("a", len(body), ROWS, *range(6)))
     finally:

@@ -14,8 +14,9 @@ pytestmark = pytest.mark.asyncio
 class Transport:
     """uvloop's raises where it is closed."""
 
-    def __init__(self):
+    def __init__(self, **info):
         self.written, self.is_closed = [], False
+        self.get_extra_info = info.get
 
     def write(self, data):
         if self.is_closed:
@@ -64,3 +65,10 @@ async def test_what_a_client_does_not_wait_for_is_dropped():
     transport.is_closed = True
     writes.flush()
     assert (transport.written, writes.unsent_bytes) == ([], 5)
+
+
+async def test_what_goes_out_by_tls_is_written_in_pieces_so_that_little_is_counted_nowhere():
+    transport, data = Transport(sslcontext=object()), bytes(range(250)) * 400
+    GatheredWrites(transport).write(data)
+    assert b"".join(transport.written) == data
+    assert max(map(len, transport.written)) <= 16_384

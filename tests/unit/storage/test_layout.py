@@ -48,3 +48,11 @@ def test_an_entry_of_a_number_that_no_state_can_hold_is_none() -> None:
     """One such object ended `seb fsck` with a traceback."""
     assert layout.parse_entry(layout.create_only_key((1 << 63) - 1)) == (None, (1 << 63) - 1)
     assert layout.parse_entry(layout.create_only_key(1 << 63)) is None
+
+
+def test_a_key_that_leads_out_of_its_table_is_none_of_a_table() -> None:
+    location = "tables/00000007-a/"
+    assert layout.may_be_deleted(location + "data/..a")
+    for name in ("../../_seb/bucket.json", "data/../x", "./x", "x/..", "a/./b"):
+        assert not layout.is_of_table(location + name), name
+        assert not layout.may_be_deleted(location + name), name

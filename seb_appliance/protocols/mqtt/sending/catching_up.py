@@ -71,8 +71,10 @@ class CatchingUp:
     async def _resume(self) -> None:
         try:
             for packet_id, sent in list(self._session.sent.items()):
-                if not self._outgoing.was_sent(packet_id):
-                    await self._send_again(packet_id, sent)
+                while not self._outgoing.was_sent(packet_id) and not await self._send_again(
+                    packet_id, sent
+                ):
+                    pass
         except SebError as error:
             self._outgoing.fail(error.detail)
             return
@@ -80,11 +82,11 @@ class CatchingUp:
             if topic_id not in self._reading:
                 self.read_on(topic_id, at)
 
-    async def _send_again(self, packet_id: int, sent: Sent) -> None:
+    async def _send_again(self, packet_id: int, sent: Sent) -> bool:
+        """Whether it is done with."""
         await self._outgoing.room(again=True)
         if sent.is_received:
-            self._outgoing.send_again(sent, packet_id)
-            return
+            return self._outgoing.send_again(sent, packet_id)
         found = None
         if sent.place is not None:
             topic_id, offset = sent.place
@@ -92,8 +94,8 @@ class CatchingUp:
             found = row and self._logs.as_publish(topic_id, row)
         if found is None:  # it has expired, or was replaced
             self._session.sent.drop(packet_id)
-        else:
-            self._outgoing.send_again(sent, packet_id, found[0])
+            return True
+        return self._outgoing.send_again(sent, packet_id, found[0])
 
     async def _read(self, topic_id: int, at: Position) -> None:
         subscriptions, filters, most = dict[str, Subscribed](), _Filters(), _FEW
@@ -150,9 +152,10 @@ class CatchingUp:
             if row.offset >= since.get(topic_id, 0) and not is_own:
                 wanted.append(one)
         if message.qos and any(one.qos for one in wanted):
-            if not self._outgoing.may_send:
+            sent = merged(message, wanted)
+            if not self._outgoing.may_send(sent):
                 return False
-            outcome = self._outgoing.send(merged(message, wanted), Place(topic_id, row.offset))
+            outcome = self._outgoing.send(sent, Place(topic_id, row.offset))
             self._counts[outcome] += 1
         at.next_offset = row.offset + 1
         return True

@@ -35,7 +35,11 @@ class Receiver(Protocol):
     def holds_key(self) -> bool: ...
 
     @property
-    def unsent_bytes(self) -> int: ...
+    def writes_later(self) -> bool: ...
+
+    def may_write(self, size_bytes: int) -> bool: ...
+
+    def write_later(self) -> None: ...
 
     def write(self, data: bytes) -> None: ...
 
@@ -84,9 +88,11 @@ class Outgoing:
         """Messages that were sent and are not acknowledged."""
         return len(self._unacknowledged)
 
-    async def room(self, *, again: bool = False) -> None:
-        """Waits until a message can be sent at once. `again`: it was sent before."""
-        while not (self._is_open if again else self.may_send):
+    async def room(self, message: Publish | None = None, *, again: bool = False) -> None:
+        """Waits until it can be sent at once; None: one that is not known yet. `again`: it was sent
+        before."""
+        is_open = self._is_open if again else self.may_send
+        while self._connection.writes_later or not is_open(message):
             self._has_gone_on.clear()
             await self._has_gone_on.wait()
 
@@ -101,14 +107,14 @@ class Outgoing:
             self._connection.end(why, Code.QUOTA)
             return "dropped"
         if message.qos == 0:
-            return self.send(message) if self._has_room else "dropped"
+            return self.send(message) if self._may_write(message) else "dropped"
         if place is None:
             return self.send(message)
         at = self._session.position(place.topic_id)
         if not at.is_live or place.offset < at.next_offset:
             return "delayed"
         at.next_offset = place.offset
-        if not self.may_send:
+        if not self.may_send(message):
             assert self.feed is not None
             self.feed.read_on(place.topic_id, at)
             return "delayed"
@@ -118,19 +124,23 @@ class Outgoing:
     def offer(self, message: Publish, share: Giver, place: Place) -> str | None:
         """Send a message of a share; None if the client takes none now."""
         overdrawn = self._meter is not None and self._meter.overdrawn_s > 0
-        if self._is_over or not self.may_send or overdrawn:
+        if self._is_over or overdrawn or not self.may_send(message):
             return None
         return self.send(message, place, share)
 
-    def send_again(self, sent: Sent, packet_id: int, message: Publish | None = None) -> None:
-        """What was sent on an earlier connection. No message: its PUBREL."""
+    def send_again(self, sent: Sent, packet_id: int, message: Publish | None = None) -> bool:
+        """What was sent on an earlier connection. No message: its PUBREL. False if the client does
+        not take it now."""
+        if not self._is_open(message):
+            return False
         self._unacknowledged.add(packet_id)
         if message is None:
             self._release(packet_id)
-            return
+            return True
         again = replace(message, qos=sent.qos, retain=False)
         version = self._connection.version
         self._write(codec.write_publish(again, version, packet_id, duplicate=True))
+        return True
 
     def was_sent(self, packet_id: int) -> bool:
         """On this connection."""
@@ -177,18 +187,23 @@ class Outgoing:
 
     # --- inside ---
 
-    @property
-    def may_send(self) -> bool:
-        """Whether the client takes a message now, and there is memory to wait for its end."""
-        return self._is_open and self._session.sent.may_grow()
+    def may_send(self, message: Publish | None) -> bool:
+        """Whether the client takes the message now, and there is memory to wait for its end. If it
+        does not, `pump` follows."""
+        return self._is_open(message) and self._session.sent.may_grow()
 
-    @property
-    def _is_open(self) -> bool:
-        return self._has_room and len(self._unacknowledged) < self._window
+    def _is_open(self, message: Publish | None) -> bool:
+        if len(self._unacknowledged) >= self._window:
+            return False
+        if self._may_write(message):
+            return True
+        if self._may_write(None):  # nothing that is on its way ends the wait
+            self._connection.write_later()
+        return False
 
-    @property
-    def _has_room(self) -> bool:
-        return self._connection.unsent_bytes < limits.SOCKET_UNSENT_BYTES_MAX
+    def _may_write(self, message: Publish | None) -> bool:
+        size_bytes = 0 if message is None else _size_bytes(message)
+        return self._connection.may_write(size_bytes)
 
     def send(self, message: Publish, place: Place | None = None, share: Giver | None = None) -> str:
         """Whether it is sent or dropped. There is `room`."""
@@ -232,6 +247,12 @@ class Outgoing:
             session.last_id = session.last_id % _IDS + 1
             if session.last_id not in session.sent:
                 return session.last_id
+
+
+def _size_bytes(message: Publish) -> int:
+    """About that of its packet."""
+    size_bytes = len(message.topic) + len(message.payload)
+    return size_bytes + (len(codec.properties(message.properties)) if message.properties else 0)
 
 
 def aliased(message: Publish, alias: int, known: Mapping[str, int]) -> Publish:

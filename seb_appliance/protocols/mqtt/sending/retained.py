@@ -278,6 +278,6 @@ class RetainedSender:
                 message.qos = min(message.qos, asked.qos)
                 if asked.identifier:
                     message.properties["subscription_id"] = [asked.identifier]
-                await self._outgoing.room()
+                await self._outgoing.room(message)
                 self._counts[self._outgoing.deliver(message)] += 1
                 await turns.step()
