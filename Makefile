@@ -71,6 +71,7 @@ style: $(TEST_READY)
 
 types: $(TEST_READY)
 	$(PY) -m mypy
+	$(PY) -m mypy --config-file tests/mypy.ini tests
 
 quick: $(TEST_READY)
 	$(PYTEST) -m "not slow" $(ARGS) || $(AGAIN)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import datetime
-import functools
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -102,7 +101,7 @@ async def test_an_argument_that_is_none_harms_no_other_record(
             blocking = await asyncio.to_thread(
                 Producer, running.base_url, running.admin_key, **options
             )
-            await try_all(functools.partial(asyncio.to_thread, blocking.send))
+            await try_all(lambda *given, **more: asyncio.to_thread(blocking.send, *given, **more))
             await asyncio.to_thread(blocking.close)
         assert [record.text() for record in await stored(running, "t")] == ["good"] * len(
             NO_RECORDS[argument]
