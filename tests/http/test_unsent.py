@@ -72,6 +72,20 @@ async def fill(loud, room, owner):
     raise AssertionError("it is never full")
 
 
+@contextlib.asynccontextmanager
+async def full_share(running, room):
+    """An API key whose share is full: somebody who writes, a client of the key that reads, and the
+    id of the key."""
+    greedy, owner = await key(running)
+    async with (
+        connected(running, client_id="loud") as loud,
+        connected(running, client_id="reader", password=greedy) as reader,
+        deaf_clients(running, greedy, 30),
+    ):
+        await fill(loud, room, owner)
+        yield loud, reader, owner
+
+
 async def test_clients_of_an_api_key_that_read_nothing_take_no_more_than_its_share(running, room):
     greedy, owner = await key(running)
     good, _ = await key(running)
@@ -93,13 +107,7 @@ async def test_clients_of_an_api_key_that_read_nothing_take_no_more_than_its_sha
 async def test_a_client_that_reads_gets_small_messages_whatever_others_of_its_key_hold(
     running, room
 ):
-    greedy, owner = await key(running)
-    async with (
-        connected(running, client_id="loud") as loud,
-        connected(running, client_id="reader", password=greedy) as reader,
-        deaf_clients(running, greedy, 30),
-    ):
-        await fill(loud, room, owner)
+    async with full_share(running, room) as (loud, reader, _):
         await reader.subscribe("small", 0)
         for number in range(100):
             await loud.stores("small", b"%d" % number * 1_000)
@@ -127,13 +135,7 @@ async def test_a_message_that_must_not_be_lost_waits_until_others_of_the_key_hav
 async def test_who_has_taken_nothing_for_long_makes_room_for_a_client_of_its_key_that_reads(
     running, room, monkeypatch
 ):
-    greedy, owner = await key(running)
-    async with (
-        connected(running, client_id="loud") as loud,
-        connected(running, client_id="reader", password=greedy) as reader,
-        deaf_clients(running, greedy, 30),
-    ):
-        await fill(loud, room, owner)
+    async with full_share(running, room) as (loud, reader, owner):
         await reader.subscribe("large", 0)
         monkeypatch.setattr(limits, "SOCKET_NO_ROOM_S_MAX", 0)
         open_before = len(running[1]._all)

@@ -1,7 +1,7 @@
 """`seb serve` as a fork of a process that has imported it: importing is two thirds of a start, and
-the tests start thousands. What is forked has run nothing yet; it is a process with its own pid,
-files and memory, whose kill -9 is that of any other. Its limits are those that the test process
-had at the first start.
+the tests start thousands. What is forked has made the OpenAPI document and run nothing else; it is
+a process with its own pid, files and memory, whose kill -9 is that of any other. Its limits are
+those that the test process had at the first start.
 
 Tests that measure starts or memory, and those with libraries between the process and the system,
 start Python anew (tests/support/process.py).
