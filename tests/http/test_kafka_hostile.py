@@ -14,6 +14,7 @@ import pytest_asyncio
 from seb_appliance import limits
 from seb_appliance.protocols.kafka.connection import Connection
 from seb_appliance.protocols.kafka.wire.codec import APIS, codec
+from seb_appliance.protocols.sockets import limits as socket_limits
 from tests.fuzz.kafka_requests import message_of
 from tests.support.kafka_client import (
     NAMED,
@@ -227,7 +228,7 @@ async def test_a_request_that_finds_no_memory_for_long_ends_its_connection(runni
         before = running[1].refusals
         client.writer.write(request("Produce", **to("orders", made(Sent(b"x" * limits.MIB)))))
         await _starved(running)
-        monkeypatch.setattr(limits, "SOCKET_NO_ROOM_S_MAX", 0)
+        monkeypatch.setattr(socket_limits, "NO_ROOM_S_MAX", 0)
         assert await client.is_closed()
         assert running[1].refusals == before + 1
     await _settled(running)

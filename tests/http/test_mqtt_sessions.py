@@ -8,9 +8,9 @@ import shutil
 import pytest
 import pytest_asyncio
 
-from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, Publish
 from seb_appliance.protocols.mqtt.sessions import _NOBODY
 from seb_appliance.storage.stores.memory import MemoryStore
@@ -106,7 +106,7 @@ async def test_what_was_not_acknowledged_is_sent_again_with_dup_and_the_rest_is_
 
 
 async def test_a_session_comes_back_on_a_new_machine(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_COMMIT_S", 0)
+    monkeypatch.setattr(mqtt_limits, "COMMIT_S", 0)
     store = MemoryStore()
     async with serving(tmp_path / "a", store=store) as first:
         async with connected(first, client_id="burnt", **kept()) as client:
@@ -309,7 +309,7 @@ async def test_qos_2_that_is_sent_again_on_a_new_connection_is_stored_once(runni
 
 
 async def test_the_subscriptions_of_a_session_are_bounded(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_SESSION_BYTES_MAX", 200)
+    monkeypatch.setattr(mqtt_limits, "SESSION_BYTES_MAX", 200)
     async with connected(running, client_id="greedy", **kept()) as client:
         await client.subscribe("a")
         client.send(codec.packet(codec.SUBSCRIBE, b"\0\1\0" + codec.text("b" * 200) + b"\1", 2))
@@ -418,7 +418,7 @@ async def test_wills_are_bounded_by_their_bytes(running, monkeypatch):
 
 
 async def test_a_commit_on_its_way_does_not_refuse_a_subscription(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_COMMIT_S", 3_600)
+    monkeypatch.setattr(mqtt_limits, "COMMIT_S", 3_600)
     logs, broker = running[1].logs, running[0].appliance.broker
     commit_of, admitted = logs.commit, []
 
