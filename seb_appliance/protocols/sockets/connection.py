@@ -115,16 +115,19 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
     def pause_writing(self) -> None:
         """The client does not take at once what is written."""
         self._is_slow = True
+        self._writes.pause()
         self._count_unsent()
         if self.has_key:
             self._port.slowed(self)
 
     def resume_writing(self) -> None:
         self._is_slow = False
-        self._count_unsent()
         self._port.took_all(self)
-        self._flushed()
-        self._process()
+        self._writes.resume()
+        if not self._is_slow:
+            self._count_unsent()
+            self._flushed()
+            self._process()
 
     def _written(self) -> None:
         if self._is_slow:
@@ -143,7 +146,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         room = self._unsent_room
         if room is None:
             return
-        size = self.transport.get_write_buffer_size() if self._is_slow else 0
+        size = self._writes.unsent_bytes if self._is_slow else 0
         size = max(0, size - self._unsent_elsewhere_bytes)
         room.shrink_to(size)
         room.grow_anyway(size - room.held)
@@ -326,7 +329,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         """Most protocols have nothing that tells why."""
 
     def close(self) -> None:
-        self._writes.flush()
+        self._writes.finish()
         self._closing = True
         self.transport.close()
         self.broker.clock.call_later(socket_limits.CLOSE_S_MAX, self.transport.abort)

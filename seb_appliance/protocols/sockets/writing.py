@@ -14,17 +14,22 @@ _TLS_PIECE_BYTES: Final = 16 * limits.KIB  # a record of TLS
 
 class GatheredWrites:
     """Pieces that are written in one turn of the event loop go out together: a call of the kernel
-    for each takes longer than all else that is done for it."""
+    for each takes longer than all else that is done for it.
+
+    A slow client's pieces wait here if its connection has TLS. The transport of TLS would hand
+    them all to that of the connection as soon as that one is empty, and count them no more.
+    """
 
     def __init__(
-        self, transport: asyncio.WriteTransport, on_flushed: Callable[[], None] = lambda: None
+        self, transport: asyncio.WriteTransport, on_written: Callable[[], None] = lambda: None
     ) -> None:
-        """`on_flushed`: called each time that nothing waits here any more."""
+        """`on_written`: called each time that pieces have left, or wait for a slow client."""
         self._transport = transport
         self._is_tls = transport.get_extra_info("sslcontext") is not None
-        self._on_flushed = on_flushed
-        self._pieces = list[bytes | bytearray]()
+        self._on_written = on_written
+        self._pieces = list[bytes | bytearray | memoryview]()
         self._size_bytes = 0
+        self._is_paused = False
 
     @property
     def unsent_bytes(self) -> int:
@@ -40,21 +45,38 @@ class GatheredWrites:
         elif len(self._pieces) == 1:
             asyncio.get_running_loop().call_soon(self.flush)
 
-    def flush(self) -> None:
+    def pause(self) -> None:
+        """The transport has enough."""
+        self._is_paused = True
+
+    def resume(self) -> None:
+        """It takes more; it may call for another pause at once."""
+        self._is_paused = False
+        if self._pieces:
+            self.flush()
+
+    def finish(self) -> None:
         """Before the transport is closed; afterwards nothing is written."""
-        # A large piece is not copied.
-        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
-        self._size_bytes = 0
-        if data and not self._transport.is_closing():
-            if self._is_tls:
-                self._write_pieces(memoryview(data))
-            else:
-                self._transport.write(data)
-        self._on_flushed()
+        self._is_tls = False
+        self.flush()
+
+    def flush(self) -> None:
+        if not (self._is_tls and self._is_paused):
+            # A large piece is not copied.
+            data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+            self._pieces.clear()
+            self._size_bytes = 0
+            if data and not self._transport.is_closing():
+                if self._is_tls:
+                    self._write_pieces(memoryview(data))
+                else:
+                    self._transport.write(data)
+        self._on_written()
 
     def _write_pieces(self, data: memoryview) -> None:
-        """The transport of TLS hands each to that of the connection, until that one has too much,
-        and does not count it from then on."""
         for at in range(0, len(data), _TLS_PIECE_BYTES):
+            if self._is_paused:
+                self._pieces.append(data[at:])
+                self._size_bytes = len(data) - at
+                return
             self._transport.write(data[at : at + _TLS_PIECE_BYTES])
