@@ -163,6 +163,7 @@ HTTP_BODY_S_MAX: Final = 60  # from the end of the headers to the end of the bod
 HTTP_PACE_S: Final = 15  # interval at which the pace of bodies and answers is checked
 HTTP_BODY_BYTES_PER_S_MIN: Final = 1 * KIB  # a slower body is cut off
 HTTP_ANSWER_BYTES_PER_S_MIN: Final = 4 * KIB  # a reader that is slower is cut off
+HTTP_BEHIND_BYTES: Final = 16 * KIB  # behind a request that is answered; of more, all is reserved
 HTTP_UNSENT_BYTES: Final = 4 * KIB  # written but not sent, before we wait for the reader
 CONTROL_LINE_BYTES_MAX: Final = 64 * KIB
 MANAGE_BYTES_MAX: Final = 256 * KIB  # body of a management request: settings, grants

@@ -132,6 +132,33 @@ async def test_bodies_that_came_in_part_fill_the_share_of_their_key_only(
         await asyncio.sleep(0)
 
 
+@LANES
+async def test_what_comes_behind_a_request_that_waits_has_a_share_by_address(
+    small: RunningAppliance, lane: str
+) -> None:
+    more = "batch" if lane == "fast lane" else "ndjson"
+    waiting = consume(await key(small, "consume"), f"?offset=latest&wait=60s&format={more}")
+    strangers = small.appliance.broker.strangers
+    async with asyncio.timeout(30):
+        connections = [await RawConnection.open(small.port) for _ in range(20)]
+        for connection in connections:
+            await connection.send(waiting)
+        while small.appliance.broker.waiting_readers < len(connections):
+            await asyncio.sleep(0)
+        for connection in connections:
+            with contextlib.suppress(ConnectionError):  # cut while it sends
+                await connection.send(waiting * 1_000)
+        while len(small.server.server_state.connections) > len(connections) // 2:
+            await asyncio.sleep(0)
+        assert 0 < strangers.used <= strangers.limit // 2
+        await served(small, await key(small, "produce", "consume"))
+        for connection in connections:
+            await connection.close()
+        await small.client.post("/v1/topics/t/records", content=b"the answers to them end")
+        while strangers.used:
+            await asyncio.sleep(0)
+
+
 async def at_intervals(connection: RawConnection, pieces: list[bytes]) -> None:
     for piece in pieces:
         await connection.send(piece)

@@ -31,7 +31,7 @@ from seb_appliance.api.server.plain_requests import (
 )
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.read.waiting import Waiter
-from seb_appliance.broker.shares import Reservation
+from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.errors import SebError
 from seb_appliance.formats.columns import Bytes
 
@@ -68,9 +68,12 @@ class FastLaneProtocol(SebHttpProtocol):
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
         answers: PlainAnswers,
+        strangers: Shares,
         upgrades: Mapping[bytes, Upgrade] = NO_UPGRADES,
     ) -> None:
-        super().__init__(config, server_state, app_state, _loop, upgrades=upgrades)
+        super().__init__(
+            config, server_state, app_state, _loop, strangers=strangers, upgrades=upgrades
+        )
         self._answers = answers
         self._arriving: _Arriving | None = None
         self._busy = False
@@ -90,6 +93,7 @@ class FastLaneProtocol(SebHttpProtocol):
         if self._busy:
             self._held += data
             self.transport.pause_reading()
+            self._hold(len(self._held))
         elif self._arriving is not None:
             self._gather(self._arriving, data)
         elif self._phase or not self._is_free:
@@ -247,6 +251,7 @@ class FastLaneProtocol(SebHttpProtocol):
         self._busy = False
         held, self._held = self._held, b""
         if held:
+            self._hold(0)
             self.transport.resume_reading()
         super().data_received(data + held)
         if self._closing:
@@ -323,6 +328,7 @@ class FastLaneProtocol(SebHttpProtocol):
         self._busy = False
         if not self.transport.is_closing():
             data, self._held = self._held, b""
+            self._hold(0)
             self.transport.resume_reading()
             self._begin(data)
 

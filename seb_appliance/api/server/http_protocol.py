@@ -20,6 +20,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from seb_appliance import limits
+from seb_appliance.addresses import network_of
 from seb_appliance.api.encoding.answers import (
     header_lines,
     new_request_id,
@@ -33,6 +34,7 @@ from seb_appliance.api.server.transports import (
     send_at_once,
     unsent_bytes,
 )
+from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.errors import (
     BadRequestError,
     HeadersTooLargeError,
@@ -99,10 +101,13 @@ class SebHttpProtocol(HttpToolsProtocol):
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
         *,
+        strangers: Shares,
         upgrades: Mapping[bytes, Upgrade] = NO_UPGRADES,
     ) -> None:
-        """`upgrades`: by path."""
+        """`strangers`: memory for what comes behind a request, by network. `upgrades`: by path."""
         super().__init__(config, server_state, app_state, _loop)
+        self._strangers = strangers
+        self._behind: Reservation | None = None
         self._upgrades = upgrades
         self._phase = ""  # "", "headers", "body"
         self._header_bytes = 0  # of the headers that are complete
@@ -165,6 +170,7 @@ class SebHttpProtocol(HttpToolsProtocol):
         self._unparsed = b"" if self._is_over else data[at:]
         if self._is_over:
             return
+        self._hold(len(self._unparsed) if self._is_later else 0)
         if self._unparsed:
             self.flow.pause_reading()
             if not self._is_later:
@@ -174,6 +180,19 @@ class SebHttpProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
         if self._deadline is None and (self._phase or not self._is_answering):
             self._arm()  # also behind an empty line, which begins no request
+
+    def _hold(self, waiting_bytes: int) -> None:
+        """Reserve memory for what waits behind the request that is being answered, or cut off."""
+        wanted = waiting_bytes if waiting_bytes > limits.HTTP_BEHIND_BYTES else 0
+        if self._behind is None:
+            if not wanted:
+                return
+            address = str(self.client[0]) if self.client else ""
+            self._behind = Reservation(self._strangers, network_of(address))
+        self._behind.shrink_to(wanted)
+        more = wanted - self._behind.held
+        if more and not self._behind.try_grow(more):
+            self.transport.abort()
 
     @property
     def _is_over(self) -> bool:
@@ -247,6 +266,7 @@ class SebHttpProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._phase, self._unparsed = "", b""
+        self._hold(0)
         self._disarm()
         self._unset_pace()
         self.transport.unset_timer()

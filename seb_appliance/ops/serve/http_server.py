@@ -126,7 +126,11 @@ class HttpServer(uvicorn.Server):
         for protocol in PROTOCOLS:
             protocol.begin(appliance.broker, options)
         with_fast_lane = partial(FastLaneProtocol, answers=self.plain_answers)
-        http = partial(with_fast_lane if fast_lane else SebHttpProtocol, upgrades=self.upgrades)
+        http = partial(
+            with_fast_lane if fast_lane else SebHttpProtocol,
+            strangers=appliance.broker.strangers,
+            upgrades=self.upgrades,
+        )
         super().__init__(
             uvicorn.Config(
                 app,
