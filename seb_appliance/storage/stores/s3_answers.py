@@ -37,7 +37,7 @@ from seb_appliance.errors import (
 # answer lacks a required member, or has one that cannot be read.
 CLIENT_ERRORS: Final = (
     ClientError, BotoCoreError, ResponseParserError, HTTPError, OSError, EOFError,
-    LookupError, ArithmeticError, ValueError, TypeError, RuntimeError,
+    LookupError, ArithmeticError, ValueError, TypeError, AttributeError, RuntimeError,
 )  # fmt: skip
 
 _CREDENTIALS_ERRORS: Final = (
