@@ -4,15 +4,20 @@ time is turned into the journal entry to go back to."""
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ConfigurationError, StoreUnusableError
+from seb_appliance.errors import ConfigurationError, StoreUncertainError, StoreUnusableError
 from seb_appliance.ops.host import restoring
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.bucket_info import BucketInfo, decode_bucket_info
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.recovery import copying
+from seb_appliance.storage.recovery import copying, opening
+from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.unit.test_restoring import (
     appliance,
     copied,
@@ -73,6 +78,101 @@ async def test_a_copy_on_which_an_appliance_ran_is_left_alone(tmp_path: Path, mo
             await clone(tmp_path)
     async with copied(tmp_path) as other:
         assert await values(other) == ["one", "theirs"]
+
+
+@pytest.mark.parametrize(
+    ("where", "step"),
+    [
+        (restoring, "_end_of_earlier_copy"),
+        (copying.BucketCopy, "_refuse_later_entries"),  # after `bucket.json` was taken away
+    ],
+)
+async def test_a_copy_on_which_an_appliance_is_started_meanwhile_is_left_alone(
+    tmp_path: Path, mode: Mode, where: Any, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = getattr(where, step)
+
+    async def then_start(*given: Any) -> Any:
+        found = await looked(*given)
+        with monkeypatch.context() as patched:  # as a start that began a moment before
+            patched.setattr(opening, "read_bucket_info", known)
+            patched.setattr(opening, "refuse_unfinished_copy", nothing)
+            async with copied(tmp_path) as other:
+                await produce(other, "theirs")
+        return found
+
+    async def known(_store: object) -> BucketInfo:
+        return info
+
+    async def nothing(_store: object) -> None: ...
+
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        await clone(tmp_path)
+    info = decode_bucket_info((tmp_path / "copy" / layout.BUCKET).read_bytes())
+    async with appliance(tmp_path) as seb:  # with another epoch
+        await produce(seb, "two", "three")
+        with monkeypatch.context() as patched:
+            patched.setattr(where, step, then_start)
+            with pytest.raises(ConfigurationError, match="an appliance was started on it"):
+                await clone(tmp_path)
+    async with copied(tmp_path) as other:
+        assert await values(other) == ["one", "theirs"]
+
+
+async def test_a_copy_that_has_what_its_source_lost_is_left_alone(
+    tmp_path: Path, mode: Mode
+) -> None:
+    source = tmp_path / "bucket"
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        await asyncio.to_thread(shutil.copytree, source, tmp_path / "earlier")
+        await produce(seb, "two")
+        await clone(tmp_path)
+    await asyncio.to_thread(shutil.rmtree, source)
+    await asyncio.to_thread((tmp_path / "earlier").rename, source)
+    await asyncio.to_thread((tmp_path / "bucket-data" / "state.sqlite").unlink)
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "another", "and another")
+        with pytest.raises(ConfigurationError, match="its history is another one now"):
+            await clone(tmp_path)
+    async with copied(tmp_path) as other:
+        assert await values(other) == ["one", "two"]
+
+
+async def test_an_entry_that_was_copied_without_an_answer_is_found_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = DirectoryStore.create
+    lost = []
+
+    async def without_answer(self: DirectoryStore, key: str, body: bytes) -> None:
+        await create(self, key, body)
+        if key.startswith(layout.JOURNAL) and not lost:
+            lost.append(key)
+            raise StoreUncertainError("no answer", key=key)
+
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        with monkeypatch.context() as patched:
+            patched.setattr(DirectoryStore, "create", without_answer)
+            await clone(tmp_path)
+    assert lost
+    async with copied(tmp_path) as seb:
+        assert await values(seb) == ["one"]
+
+
+async def test_a_bucket_is_not_copied_into_itself_by_another_name(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+    (tmp_path / "copy").symlink_to(tmp_path / "bucket")
+    monkeypatch.setattr(restoring, "_require_apart", lambda *_: None)  # as of two endpoints
+    with pytest.raises(ConfigurationError, match="are one bucket"):
+        await clone(tmp_path)
+    async with appliance(tmp_path) as seb:
+        assert await values(seb) == ["one"]
 
 
 async def test_a_copy_is_not_started_while_it_is_brought_up_to_date(

@@ -8,7 +8,7 @@ or brings a finished one up to date.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +20,7 @@ from seb_appliance.errors import (
     BadBatchError,
     ConfigurationError,
     CorruptObjectError,
+    ObjectExistsError,
     ObjectMissingError,
     StoreUnusableError,
 )
@@ -91,6 +92,15 @@ def _missing(what: str, end_seq: int) -> StoreUnusableError:
     )
 
 
+def another_history(target: RetryingStore) -> ConfigurationError:
+    """The refusal of a copy into `target`, which holds entries that its source does not have."""
+    return ConfigurationError(
+        f"{target.description} is a copy of this bucket, but an appliance was started on it, or on "
+        "this bucket after it was set back, and its history is another one now. Choose an empty "
+        "bucket, or another prefix."
+    )
+
+
 class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`copy.json`, which exists while a copy is in progress. `bucket_id`: of the source."""
 
@@ -117,11 +127,12 @@ class BucketCopy:
         target: RetryingStore,
         progress: Progress,
         *,
-        again: bool = False,
+        earlier_seq: int | None = None,
     ) -> None:
-        """`again`: the target is an earlier copy of the same log, which is brought up to date."""
+        """`earlier_seq`: the last entry of an earlier copy of the same log in the target, which is
+        brought up to date; None: there is none."""
         self._rebuilt = rebuilt
-        self._again = again
+        self._earlier_seq = earlier_seq
         self._source = rebuilt.view
         self._needed = needed
         self._target = target
@@ -131,20 +142,43 @@ class BucketCopy:
     async def run(self) -> Copied:
         """Copy everything except `bucket.json`, which `finish` stores after the copy was checked.
 
-        Raises ConfigurationError if the target holds something else, StoreUnusableError if an
-        object that is needed is gone, CorruptObjectError.
+        Raises ConfigurationError if the target holds something else, also if an appliance begins
+        there meanwhile; StoreUnusableError if an object that is needed is gone, CorruptObjectError.
         """
         plan = self._needed.objects
         await self._begin()
         there = {info.key: info.size for info in await list_all(self._target, layout.OURS)}
+        await self._refuse_later_entries(there)
         missing = [info for info in plan if there.get(info.key) != info.size]
         # The first entry alone, first: from then on no start takes this bucket for an empty one.
         # Bases, which complete it in mode B, at the end.
         bases = [info for info in missing[1:] if info.key.startswith(layout.BASES)]
         others = [info for info in missing[1:] if not info.key.startswith(layout.BASES)]
         for part in (missing[:1], others, bases):
+            await self._refuse_other_claims()
             await together((self._copy(info, len(missing)) for info in part), AT_ONCE)
         return Copied(self._copied, self._bytes, len(plan) - len(missing))
+
+    async def _refuse_later_entries(self, there: Iterable[str]) -> None:
+        if self._earlier_seq is not None:
+            places = filter(None, map(layout.parse_entry, there))
+            if max((seq for _, seq in places), default=0) > self._earlier_seq:
+                await self._leave()
+                raise another_history(self._target)
+
+    async def _refuse_other_claims(self) -> None:
+        """Mode B: an appliance that was started on the target has a claim of its own there."""
+        ours = {info.key for info in self._needed.objects}
+        for info in await list_all(self._target, layout.CLAIMS):
+            if layout.is_ours(info.key) and info.key not in ours:
+                await self._leave()
+                raise another_history(self._target)
+
+    async def _leave(self) -> None:
+        """An appliance that was started on an earlier copy meanwhile can be started again, unless
+        more than it has was copied already."""
+        if self._earlier_seq is not None and not self._copied:
+            await self.finish()
 
     async def finish(self) -> None:
         """Make the copy an appliance."""
@@ -161,7 +195,7 @@ class BucketCopy:
         )
         there = [info.key for info in await list_all(self._target, layout.OURS)]
         where = self._target.description
-        if layout.BUCKET in there and not self._again:
+        if layout.BUCKET in there and self._earlier_seq is None:
             raise ConfigurationError(
                 f"{where} already holds an appliance. Choose an empty bucket, or another prefix."
             )
@@ -179,7 +213,7 @@ class BucketCopy:
                     f"{where} holds an unfinished copy of bucket {begun.bucket_id} up to entry "
                     f"{begun.until_seq}. Continue that copy, or remove its objects."
                 )
-        elif not self._again:
+        elif self._earlier_seq is None:
             if any(not key.startswith(layout.PROBE) for key in there):
                 raise ConfigurationError(
                     f"{where} is not empty ({there[0]}). Choose an empty bucket, or another prefix."
@@ -204,10 +238,22 @@ class BucketCopy:
                 f"{info.key} was removed while it was being copied. Run the same command again "
                 "to continue."
             ) from error
-        await self._target.put(info.key, body)
+        await self._put(info.key, body)
         self._copied += 1
         self._bytes += len(body)
         self._progress(self._copied, of, f"copying {self._bytes >> 20:,} MiB")
+
+    async def _put(self, key: str, body: bytes) -> None:
+        """Entries of mode A only where none is: a start may be quicker, and acknowledges then."""
+        if not key.startswith(layout.JOURNAL) or self._rebuilt.journal.mode == "B":
+            await self._target.put(key, body)
+            return
+        try:
+            await self._target.create(key, body)
+        except ObjectExistsError as error:
+            if await self._target.get(key) != body:
+                await self._leave()
+                raise another_history(self._target) from error
 
     async def _checked(self, key: str) -> bytes:
         fault = ""
