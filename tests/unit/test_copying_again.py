@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from seb_appliance.broker.lake.names import earlier_metadata
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import ConfigurationError, StoreUncertainError, StoreUnusableError
 from seb_appliance.ops.host import restoring
+from seb_appliance.ops.host.stores import make_store
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import BucketInfo, decode_bucket_info
 from seb_appliance.storage.layout import Mode
@@ -21,6 +23,7 @@ from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.unit.test_restoring import (
     appliance,
     copied,
+    keep_admin_key,
     new_buckets_in,
     of,
     produce,
@@ -29,6 +32,7 @@ from tests.unit.test_restoring import (
     start,
     values,
 )
+from tests.unit.test_tables import Ground
 
 pytestmark = pytest.mark.slow
 
@@ -138,6 +142,38 @@ async def test_a_copy_that_has_what_its_source_lost_is_left_alone(
             await clone(tmp_path)
     async with copied(tmp_path) as other:
         assert await values(other) == ["one", "two"]
+
+
+async def test_a_copy_has_the_tables_also_what_the_log_has_no_more(tmp_path: Path) -> None:
+    async with appliance(tmp_path, tidier="off") as seb:
+        here = Ground(seb, make_store(of(tmp_path)))
+        await here.make()
+        await here.commit("a", "b")
+        await here.seb.client.post("/v1/topics/orders/trim", json={"before": 2})
+        await here.commit("c")
+        await clone(tmp_path)
+        await here.commit("d")
+        await clone(tmp_path)
+    keep_admin_key(tmp_path, of(tmp_path, "copy"))
+    async with appliance(tmp_path, "copy", take_over=True, tidier="off") as seb:
+        there = Ground(seb, make_store(of(tmp_path, "copy")))
+        await there.settle()
+        assert await there.rows() == [(0, "a"), (1, "b"), (2, "c"), (3, "d")]
+        head = seb.appliance.broker.tables.all()[0].head
+        printed = [tmp_path / "copy" / head.key_of(name) for name, _ in earlier_metadata(head)]
+        assert printed
+        assert all(path.exists() for path in printed)
+
+
+async def test_a_copy_tells_how_many_files_of_tables_are_gone(tmp_path: Path) -> None:
+    async with appliance(tmp_path, tidier="off") as seb:
+        here = Ground(seb, make_store(of(tmp_path)))
+        await here.make()
+        await here.commit("a")
+        (file,) = (tmp_path / "bucket").glob("tables/*/data/*")
+        file.unlink()
+        made = await clone(tmp_path)
+    assert made.restored.needed.table_files_gone == 1
 
 
 async def test_an_entry_that_was_copied_without_an_answer_is_found_there(

@@ -200,7 +200,7 @@ async def _restored(
         state = await database.load()
     finally:
         await database.close()
-    needed = await needed_objects(rebuilt, state.objects, state.tidied_seq)
+    needed = await needed_objects(rebuilt, state)
     return Restored(rebuilt, state, needed)
 
 

@@ -15,7 +15,10 @@ from typing import Final
 import msgspec
 from crc32c import crc32c
 
-from seb_appliance.broker.ports import ObjectRow
+from seb_appliance import limits
+from seb_appliance.broker.lake.names import earlier_metadata
+from seb_appliance.broker.lake.table import LakeTable
+from seb_appliance.broker.ports import LoadedState
 from seb_appliance.errors import (
     BadBatchError,
     ConfigurationError,
@@ -44,23 +47,25 @@ READS_OF_A_BAD_OBJECT: Final = 3  # a bit may have been flipped in transit
 @dataclass(frozen=True, slots=True)
 class Needed:
     """`objects`: everything to copy except `bucket.json`, in that order; they include entries up to
-    `may_be_gone_seq` while the bucket has them."""
+    `may_be_gone_seq` while the bucket has them. `table_files_gone`: of lake tables, which are
+    copied without them."""
 
     objects: tuple[ObjectInfo, ...]
     may_be_gone_seq: int
+    table_files_gone: int = 0
 
     @property
     def size_bytes(self) -> int:
         return sum(info.size for info in self.objects)
 
 
-async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq: int) -> Needed:
-    """The objects that the state `rebuilt` needs; others that somebody put beside them are left
-    out. `rows`: the objects outside the journal that are in force in it; entries up to `tidied_seq`
-    hold nothing in force.
+async def needed_objects(rebuilt: Rebuilt, state: LoadedState) -> Needed:
+    """The objects that `state`, which was `rebuilt`, needs; others that somebody put beside them
+    are left out.
 
     Raises StoreUnusableError for an object that is missing or has another size.
     """
+    rows, tidied_seq = state.objects, state.tidied_seq
     listed = await list_all(rebuilt.view, layout.JOURNAL)
     entries = [info for info in listed if layout.is_ours(info.key)]
     places = (layout.parse_entry(info.key) for info in entries)
@@ -82,7 +87,28 @@ async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq
     for folder in (layout.SNAPSHOTS, layout.CLAIMS, layout.BASES):
         listed = await list_all(rebuilt.view, folder)
         found_objects += [info for info in listed if layout.is_ours(info.key)]
-    return Needed(tuple(found_objects), min(tidied_seq, rebuilt.floor))
+    of_tables, gone = await _of_tables(rebuilt.view, state.lake_tables)
+    found_objects += of_tables
+    return Needed(tuple(found_objects), min(tidied_seq, rebuilt.floor), gone)
+
+
+async def _of_tables(
+    view: RetryingStore, tables: Sequence[LakeTable]
+) -> tuple[list[ObjectInfo], int]:
+    """The data files of tables, which may have rows that the log has no more, and the metadata that
+    earlier commits printed; the start prints that of the last one. And how many files are gone."""
+    found: list[ObjectInfo] = []
+    gone = 0
+    for table in tables:
+        head = table.head
+        location = head.definition.location
+        listed = await list_all(view, location)
+        there = {info.key: info for info in listed if layout.is_of_table(info.key)}
+        files = [head.key_of(name) for name in table.files]
+        printed = [head.key_of(name) for name, _ in earlier_metadata(head)]
+        found += [there[key] for key in (*files, *printed) if key in there]
+        gone += sum(key not in there for key in files)
+    return found, gone
 
 
 def _missing(what: str, end_seq: int) -> StoreUnusableError:
@@ -147,16 +173,22 @@ class BucketCopy:
         """
         plan = self._needed.objects
         await self._begin()
-        there = {info.key: info.size for info in await list_all(self._target, layout.OURS)}
+        there = {
+            info.key: info.size
+            for folder in (layout.OURS, layout.TABLES)
+            for info in await list_all(self._target, folder)
+        }
         await self._refuse_later_entries(there)
         missing = [info for info in plan if there.get(info.key) != info.size]
         # The first entry alone, first: from then on no start takes this bucket for an empty one.
         # Bases, which complete it in mode B, at the end.
-        bases = [info for info in missing[1:] if info.key.startswith(layout.BASES)]
-        others = [info for info in missing[1:] if not info.key.startswith(layout.BASES)]
-        for part in (missing[:1], others, bases):
+        first, bases = missing[:1], [i for i in missing[1:] if i.key.startswith(layout.BASES)]
+        rest = [info for info in missing[1:] if not info.key.startswith(layout.BASES)]
+        large = [info for info in rest if info.size > limits.ENTRY_BYTES_MAX]  # of tables
+        others = [info for info in rest if info.size <= limits.ENTRY_BYTES_MAX]
+        for part, at_once in ((first, 1), (others, AT_ONCE), (large, 1), (bases, AT_ONCE)):
             await self._refuse_other_claims()
-            await together((self._copy(info, len(missing)) for info in part), AT_ONCE)
+            await together((self._copy(info, len(missing)) for info in part), at_once)
         return Copied(self._copied, self._bytes, len(plan) - len(missing))
 
     async def _refuse_later_entries(self, there: Iterable[str]) -> None:
@@ -266,7 +298,7 @@ class BucketCopy:
 
 def fault_of(key: str, body: bytes) -> str:
     """Why these are not the bytes of the object `key`, as far as its checksums tell; "" if they
-    are. A claim has no content."""
+    are. A claim has no content, and lake tables have no checksums of their files."""
     try:
         if key.startswith(layout.JOURNAL):
             found = entry.decode(body)
