@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from seb_appliance import limits
 from seb_appliance.api.server.parsing import Parser
@@ -165,7 +166,8 @@ class Appliance:
                 jitter=random.random,
                 progress=progress,
             )
-            await appliance._build(database, journal, report)
+            warnings = (*report.warnings, *appliance.clock.warnings())
+            await appliance._build(database, journal, replace(report, warnings=warnings))
         return appliance
 
     @classmethod
