@@ -139,6 +139,16 @@ async def test_a_drill_rebuilds_the_state_and_leaves_nothing_behind(
     assert not list(of(tmp_path).data.glob("restore-*"))
 
 
+async def test_a_drill_removes_what_one_left_that_was_killed(tmp_path: Path) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+    left = of(tmp_path).data / "restore-12345678"
+    left.mkdir()
+    (left / "state.sqlite").write_text("half")
+    await restoring.verify(of(tmp_path), quiet)
+    assert not left.exists()
+
+
 async def test_a_drill_that_fails_is_reported_as_one_that_does_not(tmp_path: Path) -> None:
     report = tmp_path / "drill.prom"
     with pytest.raises(StoreUnusableError):

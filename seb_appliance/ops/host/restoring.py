@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from seb_appliance.errors import (
     StoreUnusableError,
 )
 from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.scratch import scratch_folder
 from seb_appliance.ops.host.stores import opened_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
@@ -82,8 +82,9 @@ async def restore(settings: Settings, data: Path, progress: Progress) -> Restore
 
 async def verify(settings: Settings, progress: Progress) -> Restored:
     """The drill: what a new machine would do, in a scratch directory that is removed."""
-    async with opened_store(settings) as store, _scratch(settings) as scratch:
-        return await _restored(store, scratch, None, None, progress)
+    async with opened_store(settings) as store:
+        with _scratch(settings) as scratch:
+            return await _restored(store, scratch, None, None, progress)
 
 
 async def drill(settings: Settings, report: Path | None, progress: Progress) -> Restored:
@@ -127,11 +128,10 @@ async def clone(
     Raises ConfigurationError, StoreUnusableError.
     """
     _require_apart(settings, into)
-    async with (
-        opened_store(settings) as source,
-        opened_store(into, must_exist=False) as target,
-        _scratch(settings) as scratch,
-    ):
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(opened_store(settings))
+        target = await stack.enter_async_context(opened_store(into, must_exist=False))
+        scratch = stack.enter_context(_scratch(settings))
         restored = await _restored(source, scratch / "source", until_seq, None, progress)
         journal = restored.rebuilt.journal
         await _require_two(source, target)
@@ -252,27 +252,23 @@ def _require_apart(settings: Settings, into: Settings) -> None:
         )
 
 
-@asynccontextmanager
-async def _scratch(settings: Settings) -> AsyncIterator[Path]:
+@contextlib.contextmanager
+def _scratch(settings: Settings) -> Iterator[Path]:
     """A directory beside the data, where there is room for it; removed at the end, with the folders
     that were made for it."""
-    folder = settings.data / f"restore-{secrets.token_hex(4)}"
-    made = [above for above in folder.absolute().parents if not above.exists()]
+    data = settings.data.absolute()
+    made = [folder for folder in (data, *data.parents) if not folder.exists()]
     try:
-        await asyncio.to_thread(folder.mkdir, parents=True, mode=0o700)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot make {folder} ({error.strerror}). Check --data."
-        ) from error
-    try:
-        yield folder
+        with contextlib.ExitStack() as stack:
+            try:
+                data.mkdir(parents=True, exist_ok=True, mode=0o700)
+                folder = stack.enter_context(scratch_folder("restore-", data))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"cannot make a folder in {data} ({error.strerror}). Check --data."
+                ) from error
+            yield folder
     finally:
-        await asyncio.to_thread(_remove, folder, made)
-
-
-def _remove(folder: Path, made: list[Path]) -> None:
-    """The folder, and those above it that were made for it and hold nothing else."""
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        for above in made:
-            above.rmdir()
+        with contextlib.suppress(OSError):
+            for above in made:
+                above.rmdir()
