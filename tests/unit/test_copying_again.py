@@ -4,6 +4,7 @@ time is turned into the journal entry to go back to."""
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ from typing import Any
 import pytest
 
 from seb_appliance.broker.lake.names import earlier_metadata
+from seb_appliance.broker.lake.table import LakeTable
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import ConfigurationError, StoreUncertainError, StoreUnusableError
+from seb_appliance.formats.operations import TableSet
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import BucketInfo, decode_bucket_info
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
 from seb_appliance.storage.recovery import copying, opening
 from seb_appliance.storage.stores.directory import DirectoryStore
@@ -174,6 +178,25 @@ async def test_a_copy_tells_how_many_files_of_tables_are_gone(tmp_path: Path) ->
         file.unlink()
         made = await clone(tmp_path)
     assert made.restored.needed.table_files_gone == 1
+
+
+@pytest.mark.parametrize("location", ["", "../", "_seb/journal/", "tables/../"])
+async def test_a_table_whose_place_somebody_made_up_is_not_looked_for(
+    tmp_path: Path, location: str
+) -> None:
+    event = TableSet(
+        table_id="0" * 16,
+        topic_id=1,
+        name="t",
+        location=location,
+        address="file:there",
+        formats=("iceberg",),
+        columns=(),
+    )
+    store = RetryingStore(DirectoryStore(tmp_path), SystemClock(), random.random)
+    await store.put("_seb/journal/1", b"1")
+    assert await copying._of_tables(store, [LakeTable.made(event, 1)]) == ([], 0)
+    await store.close()
 
 
 async def test_an_entry_that_was_copied_without_an_answer_is_found_there(

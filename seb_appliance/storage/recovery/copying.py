@@ -102,7 +102,8 @@ async def _of_tables(
     for table in tables:
         head = table.head
         location = head.definition.location
-        listed = await list_all(view, location)
+        is_place = layout.is_of_table(f"{location}_")  # and nothing that somebody else made up
+        listed = await list_all(view, location) if is_place else []
         there = {info.key: info for info in listed if layout.is_of_table(info.key)}
         files = [head.key_of(name) for name in table.files]
         printed = [head.key_of(name) for name, _ in earlier_metadata(head)]
