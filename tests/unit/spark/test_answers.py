@@ -16,7 +16,7 @@ pytest.importorskip("pyspark")
 
 from pyspark_seb import client
 from pyspark_seb.client import Appliance, Connection
-from pyspark_seb.errors import ApplianceError, BadOptionError
+from pyspark_seb.errors import ApplianceError, BadOptionError, TopicChangedError
 from pyspark_seb.options import (
     TASKS_MAX,
     TopicRange,
@@ -25,7 +25,7 @@ from pyspark_seb.options import (
     offset_since,
     split,
 )
-from pyspark_seb.reading.ranges import SegmentReader
+from pyspark_seb.reading.ranges import SegmentReader, by_api
 
 from seb_appliance.limits import OFFSET_MAX
 
@@ -158,6 +158,16 @@ def test_a_member_that_an_answer_lacks_is_named(
         with pytest.raises(ApplianceError, match="has no member"):
             ask(appliance)
         appliance.close()
+
+
+def test_a_topic_that_was_made_anew_while_it_is_read_ends_the_read(token_file: Path) -> None:
+    body = b'{"code": "topic_replaced", "detail": "It has the id 2, not 1."}'
+    with answering(lambda: [with_length(body, b"HTTP/1.1 409 Conflict\r\n")]) as (url, sent):
+        appliance = Appliance(url, str(token_file), patience_s=0)
+        with pytest.raises(TopicChangedError, match="while it was read"):
+            list(by_api(appliance, TopicRange("t", 1, 0, 5), 3, 5))
+        appliance.close()
+    assert b"topic_id=1&offset=3&until=5" in sent[0]
 
 
 def test_a_refusal_is_shown_in_part_and_lacks_what_it_lacks(token_file: Path) -> None:
