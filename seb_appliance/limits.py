@@ -34,6 +34,7 @@ PART_SIZES_BYTES_MAX: Final = 16 * RECORDS_PER_REQUEST_MAX  # a uint32 has 10 di
 # The Go broker's buckets
 IMPORT_QUIET_MS: Final = 60_000  # an imported bucket must have had no writes for this time
 IMPORT_QUIET_MS_MAX: Final = 3_600_000
+IMPORT_LISTED_MAX: Final = 100_000_000  # keys of an imported bucket; 16 bytes each
 EXPORT_FILE_BYTES: Final = 8 * MIB  # of records per file; the Go broker reads at most 10 MiB
 EXPORT_FILE_RECORDS_MAX: Final = 65_536
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 from seb_appliance.errors import ConfigurationError, CorruptObjectError
 
 DAMAGED_KEPT: Final = 3
+KEY_INDEX: Final = "keyindex.sqlite"
 
 _BESIDE: Final = ("-wal", "-shm")
 # The operator must correct these. Every other error of SQLite says something about the file.
@@ -117,7 +118,9 @@ def keep_revision(path: Path, revision: str) -> Path:
 
 
 def install(candidate: Path, path: Path) -> None:
-    """Replace the state file by `candidate`; both are closed."""
+    """Replace the state file by `candidate`; both are closed. The key index beside it goes first:
+    it may be of another history, and the next start would take it for one of this state."""
+    remove(path.with_name(KEY_INDEX))
     for suffix in _BESIDE:
         _with(candidate, suffix).unlink(missing_ok=True)
         _with(path, suffix).unlink(missing_ok=True)

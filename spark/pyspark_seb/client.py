@@ -10,8 +10,9 @@ import contextlib
 import json
 import re
 import socket
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from pathlib import Path
@@ -22,13 +23,23 @@ from pyspark_seb.errors import ApplianceError, BadOptionError
 from seb_appliance import limits
 
 PATIENCE_S: Final = 120.0
-TIMEOUT_S: Final = 60.0
+TIMEOUT_S: Final = 60.0  # between two bytes
+_EXCHANGE_S: Final = 600.0  # of a request and its answer: others trickle
 _PAUSE_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 RETRIED: Final = frozenset({408, 429, 500, 502, 503, 504})
 _BODY_BYTES_MAX: Final = 256 * limits.MIB  # of an answer of the appliance
 _API_KEY: Final = re.compile(r"seb_[A-Za-z0-9_-]{1,200}")
 _NUMBER: Final = re.compile(r"[0-9]{1,16}")
 _NOT_OURS: Final = "the answer is not an appliance's"
+_DETAIL_MAX: Final = 2_000  # characters of a refusal that an error shows
+
+
+class _Members(dict[str, Any]):
+    """An object in an answer. A member that is missing is an error of ours."""
+
+    def __missing__(self, name: str) -> Any:
+        detail = f"{_NOT_OURS}: it has no member {name!r}"
+        raise ApplianceError("the answer", 200, "unknown", detail, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +51,14 @@ class Answer:
     body: bytes
 
     def json(self) -> Any:
-        """Raises ApplianceError."""
+        """An object; a missing member of it raises ApplianceError, too."""
         try:
-            return json.loads(self.body)
+            found = json.loads(self.body, object_hook=_Members)
         except (ValueError, RecursionError) as error:
             raise ApplianceError("the answer", self.status, "unknown", _NOT_OURS, {}) from error
+        if not isinstance(found, dict):
+            raise ApplianceError("the answer", self.status, "unknown", _NOT_OURS, {})
+        return found
 
     def number(self, header: str) -> int:
         """Raises ApplianceError."""
@@ -76,9 +90,10 @@ class Connection:
             self._connection.connect()
             self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            self._connection.request(method, target, body, dict(headers))
-            response: HTTPResponse = self._connection.getresponse()
-            read = self._body_of(response)
+            with _bounded(self._connection.sock):
+                self._connection.request(method, target, body, dict(headers))
+                response: HTTPResponse = self._connection.getresponse()
+                read = self._body_of(response)
             named = {name.lower(): value for name, value in response.getheaders()}
             if response.will_close:
                 self.close()
@@ -104,6 +119,27 @@ class Connection:
             with contextlib.suppress(OSError):
                 self._connection.close()
         self._connection = None
+
+
+@contextlib.contextmanager
+def _bounded(connected: socket.socket) -> Iterator[None]:
+    """Cut the connection off after _EXCHANGE_S. Raises TimeoutError then."""
+    late = threading.Event()
+
+    def cut() -> None:
+        late.set()
+        with contextlib.suppress(OSError):
+            connected.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(_EXCHANGE_S, cut)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        if late.is_set():  # what was read may look whole: a body may end with its connection
+            raise TimeoutError(f"the answer took more than {_EXCHANGE_S:.0f} s")
 
 
 class Appliance:
@@ -185,7 +221,8 @@ class Appliance:
 def _refusal(what: str, answer: Answer) -> ApplianceError:
     try:
         problem = json.loads(answer.body)
-        code, detail = problem["code"], problem["detail"]
+        code, detail = str(problem["code"]), str(problem["detail"])
     except (ValueError, KeyError, TypeError, RecursionError):
         problem, code, detail = {}, "unknown", _NOT_OURS
-    return ApplianceError(what, answer.status, code, detail, problem)
+    told = code[:_DETAIL_MAX], detail[:_DETAIL_MAX]
+    return ApplianceError(what, answer.status, *told, _Members(problem))

@@ -105,6 +105,26 @@ def test_ansible_reads_the_playbook(playbook: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_an_uninstall_leaves_a_data_directory_in_which_a_bucket_lies(tmp_path: Path) -> None:
+    data, config = tmp_path / "data", tmp_path / "etc" / "seb.toml"
+    (data / "bucket" / "_seb" / "journal").mkdir(parents=True)
+    config.parent.mkdir()
+    where = {
+        "ansible_become": False,
+        "seb_appliance_data": str(data),
+        "seb_appliance_config": str(config),
+        "seb_appliance_home": str(tmp_path / "home"),
+        "seb_appliance_unit": str(tmp_path / "seb.service"),
+        "seb_appliance_certificate": str(tmp_path / "certificate" / "caddy.pem"),
+    }
+    played = play("uninstall.yml", {**VARIABLES, **where}, tmp_path, "--check")
+    assert played.exit_code == 0, played.text
+    assert f"changed: [machine] => (item={config.parent})" in played.text
+    assert f"changed: [machine] => (item={data})" not in played.text
+    assert f"Not removed, with all beside it: {data}/bucket/_seb" in played.text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [

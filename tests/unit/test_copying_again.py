@@ -4,18 +4,30 @@ time is turned into the journal entry to go back to."""
 from __future__ import annotations
 
 import asyncio
+import random
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seb_appliance.broker.lake.names import earlier_metadata
+from seb_appliance.broker.lake.table import LakeTable
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ConfigurationError, StoreUnusableError
+from seb_appliance.errors import ConfigurationError, StoreUncertainError, StoreUnusableError
+from seb_appliance.formats.operations import TableSet
 from seb_appliance.ops.host import restoring
+from seb_appliance.ops.host.stores import make_store
+from seb_appliance.storage import layout
+from seb_appliance.storage.journal.bucket_info import BucketInfo, decode_bucket_info
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Mode
-from seb_appliance.storage.recovery import copying
+from seb_appliance.storage.recovery import copying, opening
+from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.unit.test_restoring import (
     appliance,
     copied,
+    keep_admin_key,
     new_buckets_in,
     of,
     produce,
@@ -24,6 +36,7 @@ from tests.unit.test_restoring import (
     start,
     values,
 )
+from tests.unit.test_tables import Ground
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +86,152 @@ async def test_a_copy_on_which_an_appliance_ran_is_left_alone(tmp_path: Path, mo
             await clone(tmp_path)
     async with copied(tmp_path) as other:
         assert await values(other) == ["one", "theirs"]
+
+
+@pytest.mark.parametrize(
+    ("where", "step"),
+    [
+        (restoring, "_end_of_earlier_copy"),
+        (copying.BucketCopy, "_refuse_later_entries"),  # after `bucket.json` was taken away
+    ],
+)
+async def test_a_copy_on_which_an_appliance_is_started_meanwhile_is_left_alone(
+    tmp_path: Path, mode: Mode, where: Any, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = getattr(where, step)
+
+    async def then_start(*given: Any) -> Any:
+        found = await looked(*given)
+        with monkeypatch.context() as patched:  # as a start that began a moment before
+            patched.setattr(opening, "read_bucket_info", known)
+            patched.setattr(opening, "refuse_unfinished_copy", nothing)
+            async with copied(tmp_path) as other:
+                await produce(other, "theirs")
+        return found
+
+    async def known(_store: object) -> BucketInfo:
+        return info
+
+    async def nothing(_store: object) -> None: ...
+
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        await clone(tmp_path)
+    info = decode_bucket_info((tmp_path / "copy" / layout.BUCKET).read_bytes())
+    async with appliance(tmp_path) as seb:  # with another epoch
+        await produce(seb, "two", "three")
+        with monkeypatch.context() as patched:
+            patched.setattr(where, step, then_start)
+            with pytest.raises(ConfigurationError, match="an appliance was started on it"):
+                await clone(tmp_path)
+    async with copied(tmp_path) as other:
+        assert await values(other) == ["one", "theirs"]
+
+
+async def test_a_copy_that_has_what_its_source_lost_is_left_alone(
+    tmp_path: Path, mode: Mode
+) -> None:
+    source = tmp_path / "bucket"
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        await asyncio.to_thread(shutil.copytree, source, tmp_path / "earlier")
+        await produce(seb, "two")
+        await clone(tmp_path)
+    await asyncio.to_thread(shutil.rmtree, source)
+    await asyncio.to_thread((tmp_path / "earlier").rename, source)
+    await asyncio.to_thread((tmp_path / "bucket-data" / "state.sqlite").unlink)
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "another", "and another")
+        with pytest.raises(ConfigurationError, match="its history is another one now"):
+            await clone(tmp_path)
+    async with copied(tmp_path) as other:
+        assert await values(other) == ["one", "two"]
+
+
+async def test_a_copy_has_the_tables_also_what_the_log_has_no_more(tmp_path: Path) -> None:
+    async with appliance(tmp_path, tidier="off") as seb:
+        here = Ground(seb, make_store(of(tmp_path)))
+        await here.make()
+        await here.commit("a", "b")
+        await here.seb.client.post("/v1/topics/orders/trim", json={"before": 2})
+        await here.commit("c")
+        await clone(tmp_path)
+        await here.commit("d")
+        await clone(tmp_path)
+    keep_admin_key(tmp_path, of(tmp_path, "copy"))
+    async with appliance(tmp_path, "copy", take_over=True, tidier="off") as seb:
+        there = Ground(seb, make_store(of(tmp_path, "copy")))
+        await there.settle()
+        assert await there.rows() == [(0, "a"), (1, "b"), (2, "c"), (3, "d")]
+        head = seb.appliance.broker.tables.all()[0].head
+        printed = [tmp_path / "copy" / head.key_of(name) for name, _ in earlier_metadata(head)]
+        assert printed
+        assert all(path.exists() for path in printed)
+
+
+async def test_a_copy_tells_how_many_files_of_tables_are_gone(tmp_path: Path) -> None:
+    async with appliance(tmp_path, tidier="off") as seb:
+        here = Ground(seb, make_store(of(tmp_path)))
+        await here.make()
+        await here.commit("a")
+        (file,) = (tmp_path / "bucket").glob("tables/*/data/*")
+        file.unlink()
+        made = await clone(tmp_path)
+    assert made.restored.needed.table_files_gone == 1
+
+
+@pytest.mark.parametrize("location", ["", "../", "_seb/journal/", "tables/../"])
+async def test_a_table_whose_place_somebody_made_up_is_not_looked_for(
+    tmp_path: Path, location: str
+) -> None:
+    event = TableSet(
+        table_id="0" * 16,
+        topic_id=1,
+        name="t",
+        location=location,
+        address="file:there",
+        formats=("iceberg",),
+        columns=(),
+    )
+    store = RetryingStore(DirectoryStore(tmp_path), SystemClock(), random.random)
+    await store.put("_seb/journal/1", b"1")
+    assert await copying._of_tables(store, [LakeTable.made(event, 1)]) == ([], 0)
+    await store.close()
+
+
+async def test_an_entry_that_was_copied_without_an_answer_is_found_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create = DirectoryStore.create
+    lost = []
+
+    async def without_answer(self: DirectoryStore, key: str, body: bytes) -> None:
+        await create(self, key, body)
+        if key.startswith(layout.JOURNAL) and not lost:
+            lost.append(key)
+            raise StoreUncertainError("no answer", key=key)
+
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        with monkeypatch.context() as patched:
+            patched.setattr(DirectoryStore, "create", without_answer)
+            await clone(tmp_path)
+    assert lost
+    async with copied(tmp_path) as seb:
+        assert await values(seb) == ["one"]
+
+
+async def test_a_bucket_is_not_copied_into_itself_by_another_name(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+    (tmp_path / "copy").symlink_to(tmp_path / "bucket")
+    monkeypatch.setattr(restoring, "_require_apart", lambda *_: None)  # as of two endpoints
+    with pytest.raises(ConfigurationError, match="are one bucket"):
+        await clone(tmp_path)
+    async with appliance(tmp_path) as seb:
+        assert await values(seb) == ["one"]
 
 
 async def test_a_copy_is_not_started_while_it_is_brought_up_to_date(

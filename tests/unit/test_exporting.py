@@ -6,13 +6,20 @@ import asyncio
 import errno
 import json
 import os
+import random
 from pathlib import Path
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.cli import run
+from seb_appliance.client.records import Record
+from seb_appliance.clock import SystemClock
 from seb_appliance.formats import batch_v1
+from seb_appliance.protocols.go.writing import OldTopicWriter
+from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.stores.directory import DirectoryStore
+from seb_appliance.storage.stores.memory import MemoryStore
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.old_buckets import FIXTURE, OldPlace
 
@@ -187,3 +194,23 @@ async def test_a_line_that_is_none_is_refused(
             lines.write_text(f'{{"value": "1"}}\n{wrong}\n')
             assert await asyncio.to_thread(run, command) == 1
             assert "not a line of records" in capsys.readouterr().err
+
+
+async def test_of_a_gap_of_any_size_only_a_few_files_are_in_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "EXPORT_FILE_BYTES", 4_000)
+    store = RetryingStore(MemoryStore(), SystemClock(), random.random)
+    writer = OldTopicWriter(store, "t", values_only=True, records_per_file=100)
+    write, waiting = writer._write, list[int]()
+
+    async def written() -> None:
+        waiting.append(len(writer._waiting))
+        await write()
+
+    monkeypatch.setattr(writer, "_write", written)
+    await writer.begin()
+    await writer.add([Record("t", offset, 0, None, b"v") for offset in (0, 20_000)])
+    await writer.finish()
+    assert writer.records == 20_001
+    assert max(waiting) < 20

@@ -139,6 +139,16 @@ async def test_a_drill_rebuilds_the_state_and_leaves_nothing_behind(
     assert not list(of(tmp_path).data.glob("restore-*"))
 
 
+async def test_a_drill_removes_what_one_left_that_was_killed(tmp_path: Path) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+    left = of(tmp_path).data / "restore-12345678"
+    left.mkdir()
+    (left / "state.sqlite").write_text("half")
+    await restoring.verify(of(tmp_path), quiet)
+    assert not left.exists()
+
+
 async def test_a_drill_that_fails_is_reported_as_one_that_does_not(tmp_path: Path) -> None:
     report = tmp_path / "drill.prom"
     with pytest.raises(StoreUnusableError):
@@ -166,6 +176,41 @@ async def test_a_restored_data_directory_is_what_the_next_start_goes_on_from(
     async with running_appliance(elsewhere.data, **there) as seb:
         assert seb.appliance.report.began_from == "local"
         assert await values(seb) == ["one"]
+
+
+async def test_a_restored_data_directory_has_no_record_keys_of_another_history(
+    tmp_path: Path,
+) -> None:
+    source, data, old = tmp_path / "bucket", of(tmp_path).data, tmp_path / "old-data"
+
+    async def produce_key(seb: RunningAppliance, key: str) -> None:
+        answer = await seb.client.post("/v1/topics/t/records", headers={"Seb-Key": key})
+        assert answer.status_code == 201, answer.text
+
+    async def keys(seb: RunningAppliance) -> list[str]:
+        answer = await seb.client.get("/v1/topics/t/keys?fresh=true")
+        assert answer.status_code == 200, answer.text
+        return [found["key"] for found in answer.json()["keys"]]
+
+    async with appliance(tmp_path) as seb:
+        await seb.client.put("/v1/topics/t", json={"key_index": "latest"})
+        await produce_key(seb, "a")
+        await asyncio.to_thread(shutil.copytree, source, tmp_path / "earlier")
+        await produce_key(seb, "lost")
+        assert await keys(seb) == ["a", "lost"]
+    await asyncio.to_thread(shutil.rmtree, source)
+    await asyncio.to_thread((tmp_path / "earlier").rename, source)
+    data.rename(old)
+    data.mkdir()
+    shutil.copy(old / "admin.key", data)
+    async with appliance(tmp_path, take_over=True) as seb:  # on another machine
+        await produce_key(seb, "b")
+    await asyncio.to_thread(shutil.rmtree, data)
+    old.rename(data)
+    (data / "state.sqlite").unlink()
+    await restoring.restore(of(tmp_path), data, quiet)
+    async with appliance(tmp_path, take_over=True) as seb:
+        assert await keys(seb) == ["a", "b"]
 
 
 async def test_nothing_is_restored_below_somebody_who_has_the_data_directory(

@@ -22,7 +22,7 @@ from seb_appliance.ops.jobs.lake.work import TableWork
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.rewriting import ObjectRewriter
 from seb_appliance.storage.stores.memory import MemoryStore
-from seb_appliance.storage.stores.object_store import list_all
+from seb_appliance.storage.stores.object_store import ObjectStore, list_all
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.plain_tables import PLAIN, rows_of
 
@@ -33,7 +33,7 @@ ADMIN = Actor("user:admin", "192.0.2.9")
 class Ground:
     """An appliance whose tables are written step by step."""
 
-    def __init__(self, seb: RunningAppliance, store: MemoryStore) -> None:
+    def __init__(self, seb: RunningAppliance, store: ObjectStore) -> None:
         self.seb = seb
         self.store = store
         appliance = seb.appliance

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
-from seb_appliance.broker.lake.table import LakeTable
+from seb_appliance.broker.lake.table import LakeTable, TableHead
 from seb_appliance.formats.lake.tables import ManifestName
 
 HINT: Final = "metadata/version-hint.text"
@@ -67,3 +67,29 @@ def names_in_use(table: LakeTable) -> Callable[[str], bool]:
         return name in used or (printed is not None and int(printed[1]) > head.number)
 
     return is_used
+
+
+def earlier_metadata(head: TableHead) -> Iterator[tuple[str, int]]:
+    """What readers of the kept snapshots need that earlier commits printed, and its length; 0 for
+    one that is not known."""
+    number = head.number
+    if head.iceberg_from:
+        since = head.iceberg_from if head.iceberg_from > 1 else 0
+        for one in head.manifests:
+            if since < one.name.version < number:
+                yield manifest_name(one.name), one.length
+        for name, _ in head.dropped:
+            if since < name.version < number:
+                yield manifest_name(name), 0
+        for snapshot in head.snapshots:
+            if since < snapshot.number < number:
+                yield list_name(snapshot.number), 0
+        for made, _ in head.times:
+            if head.iceberg_from <= made < number:
+                yield metadata_name(made), 0
+    if head.delta_from:
+        begin = max(head.delta_from, number - number % CHECKPOINT_EVERY)
+        if begin < number and has_checkpoint(begin, head.delta_from):
+            yield delta_name(begin, ".checkpoint.parquet"), 0
+        for version in range(begin, number):
+            yield delta_name(version), 0

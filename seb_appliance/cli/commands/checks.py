@@ -120,12 +120,19 @@ def inspect(name: str, records: int, settings: Settings) -> Result:
 
 
 def _from_file(path: Path) -> bytes:
+    too_large = StartError(f"{path} has more bytes than any object of ours")
     try:
         if path.stat().st_size > limits.OBJECT_BYTES_MAX:
-            raise StartError(f"{path} has more bytes than any object of ours")
-        return path.read_bytes()
+            raise too_large
+        if path.is_file():
+            return path.read_bytes()
+        with path.open("rb") as file:
+            data = file.read(limits.OBJECT_BYTES_MAX + 1)  # a device may have no end
     except OSError as error:
         raise StartError(f"cannot read {path} ({error.strerror})") from error
+    if len(data) > limits.OBJECT_BYTES_MAX:
+        raise too_large
+    return data
 
 
 async def _from_bucket(settings: Settings, key: str) -> bytes:

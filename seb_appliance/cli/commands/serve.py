@@ -161,6 +161,7 @@ def _result(restored: Restored, more: Json) -> Result:
         "groups": len({row.group for row in state.group_offsets}),
         "API keys": len(state.api_keys),
         "objects": f"{len(restored.needed.objects):,}, {size(restored.needed.size_bytes)}",
+        **({"files of tables gone": gone} if (gone := restored.needed.table_files_gone) else {}),
         "seconds": round(rebuilt.seconds, 2),
         "notes": list(rebuilt.notes),
         **more,

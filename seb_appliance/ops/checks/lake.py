@@ -15,15 +15,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.lake.jobs import PrintedObject, PrintJob
-from seb_appliance.broker.lake.names import (
-    CHECKPOINT_EVERY,
-    delta_name,
-    has_checkpoint,
-    list_name,
-    manifest_name,
-    metadata_name,
-    names_in_use,
-)
+from seb_appliance.broker.lake.names import earlier_metadata, names_in_use
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.errors import CorruptObjectError, ObjectMissingError
@@ -137,7 +129,7 @@ class LakeCheck:
         self.files += len(table.files)
         found = list(self._of_files(table, sizes))
         bad = {problem.subject for problem in found}
-        for name, length in _earlier_metadata(head):
+        for name, length in earlier_metadata(head):
             if name not in sizes:
                 found.append(self._problem(head, "table_metadata_missing", name, "it is gone"))
             elif length not in (0, sizes[name]):
@@ -222,29 +214,3 @@ class LakeCheck:
 
 
 _OTHERS: Final = "it has other bytes than are printed for it"
-
-
-def _earlier_metadata(head: TableHead) -> Iterator[tuple[str, int]]:
-    """What readers of the kept snapshots need that earlier commits printed, and its length; 0 for
-    one that is not known."""
-    number = head.number
-    if head.iceberg_from:
-        since = head.iceberg_from if head.iceberg_from > 1 else 0
-        for one in head.manifests:
-            if since < one.name.version < number:
-                yield manifest_name(one.name), one.length
-        for name, _ in head.dropped:
-            if since < name.version < number:
-                yield manifest_name(name), 0
-        for snapshot in head.snapshots:
-            if since < snapshot.number < number:
-                yield list_name(snapshot.number), 0
-        for made, _ in head.times:
-            if head.iceberg_from <= made < number:
-                yield metadata_name(made), 0
-    if head.delta_from:
-        begin = max(head.delta_from, number - number % CHECKPOINT_EVERY)
-        if begin < number and has_checkpoint(begin, head.delta_from):
-            yield delta_name(begin, ".checkpoint.parquet"), 0
-        for version in range(begin, number):
-            yield delta_name(version), 0

@@ -34,13 +34,13 @@ from seb_appliance.ops.checks.objects import check_entry
 from seb_appliance.ops.checks.reference import Reference, StateFile, read_state
 from seb_appliance.state import files
 from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.files import KEY_INDEX
 from seb_appliance.state.record_keys import rows
 from seb_appliance.state.record_keys.index import SqliteKeyIndex
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.objects.merging import batches_of
 
-KEY_INDEX: Final = "keyindex.sqlite"
 _SAMPLED: Final = 16  # sections of each topic
 _IN_RANGE: Final = """
 SELECT key, offset, timestamp_us, tombstone, first, crc FROM latest INDEXED BY latest_by_offset

@@ -5,24 +5,36 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import shutil
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.clock import SystemClock
-from seb_appliance.errors import ConfigurationError, SebError, StoreUnusableError
+from seb_appliance.errors import (
+    ConfigurationError,
+    ObjectMissingError,
+    SebError,
+    StoreUnusableError,
+)
 from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.scratch import scratch_folder
 from seb_appliance.ops.host.stores import opened_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
+from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import read_bucket_info
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import RetryingStore
-from seb_appliance.storage.recovery.copying import BucketCopy, Copied, Needed, needed_objects
+from seb_appliance.storage.recovery.copying import (
+    BucketCopy,
+    Copied,
+    Needed,
+    another_history,
+    needed_objects,
+)
 from seb_appliance.storage.recovery.rebuilding import (
     Journal,
     Rebuilder,
@@ -70,8 +82,9 @@ async def restore(settings: Settings, data: Path, progress: Progress) -> Restore
 
 async def verify(settings: Settings, progress: Progress) -> Restored:
     """The drill: what a new machine would do, in a scratch directory that is removed."""
-    async with opened_store(settings) as store, _scratch(settings) as scratch:
-        return await _restored(store, scratch, None, None, progress)
+    async with opened_store(settings) as store:
+        with _scratch(settings) as scratch:
+            return await _restored(store, scratch, None, None, progress)
 
 
 async def drill(settings: Settings, report: Path | None, progress: Progress) -> Restored:
@@ -115,16 +128,20 @@ async def clone(
     Raises ConfigurationError, StoreUnusableError.
     """
     _require_apart(settings, into)
-    async with (
-        opened_store(settings) as source,
-        opened_store(into, must_exist=False) as target,
-        _scratch(settings) as scratch,
-    ):
+    async with AsyncExitStack() as stack:
+        source = await stack.enter_async_context(opened_store(settings))
+        target = await stack.enter_async_context(opened_store(into, must_exist=False))
+        scratch = stack.enter_context(_scratch(settings))
         restored = await _restored(source, scratch / "source", until_seq, None, progress)
         journal = restored.rebuilt.journal
+        await _require_two(source, target)
         await _require_mode(target, journal)
-        again = until_seq is None and await _is_earlier_copy(target, restored, scratch, progress)
-        copy = BucketCopy(restored.rebuilt, restored.needed, target, progress, again=again)
+        earlier_seq = None
+        if until_seq is None:
+            earlier_seq = await _end_of_earlier_copy(target, restored, scratch, progress)
+        copy = BucketCopy(
+            restored.rebuilt, restored.needed, target, progress, earlier_seq=earlier_seq
+        )
         copied = await copy.run()
         copied_state = await _restored(target, scratch / "target", None, journal, progress)
         if copied_state.rebuilt.position != restored.rebuilt.position:
@@ -136,23 +153,22 @@ async def clone(
         return Cloned(restored, copied, target.description)
 
 
-async def _is_earlier_copy(
+async def _end_of_earlier_copy(
     target: RetryingStore, source: Restored, scratch: Path, progress: Progress
-) -> bool:
-    """Whether the target is a finished copy of `source` as it was earlier. Raises
-    ConfigurationError if an appliance was started on it: its records would be overwritten."""
+) -> int | None:
+    """The last entry of a finished copy of `source` as it was earlier; None: there is none. Raises
+    ConfigurationError if it holds other entries, since an appliance was started on it, or on a
+    source that was set back: they would be overwritten."""
     info = await read_bucket_info(target)
     if info is None or info.id_bytes != source.rebuilt.journal.bucket_id:
-        return False
+        return None
     there = await _restored(target, scratch / "earlier", None, source.rebuilt.journal, progress)
-    known = {(writer.epoch, writer.writer_id) for writer in source.state.writers}
-    found = {(writer.epoch, writer.writer_id) for writer in there.state.writers}
-    if found <= known and there.rebuilt.position.seq <= source.rebuilt.position.seq:
-        return True
-    raise ConfigurationError(
-        f"{target.description} is a copy of this bucket, but an appliance was started on it, and "
-        "its history is another one now. Choose an empty bucket, or another prefix."
-    )
+    end = there.rebuilt.position
+    wrote = [writer for writer in source.state.writers if writer.first_seq <= end.seq]
+    is_ours = wrote and (wrote[-1].epoch, wrote[-1].writer_id) == (end.epoch, end.writer_id)
+    if is_ours and end.seq <= source.rebuilt.position.seq:
+        return end.seq
+    raise another_history(target)
 
 
 async def entry_before(settings: Settings, when_us: int) -> int:
@@ -184,8 +200,22 @@ async def _restored(
         state = await database.load()
     finally:
         await database.close()
-    needed = await needed_objects(rebuilt, state.objects, state.tidied_seq)
+    needed = await needed_objects(rebuilt, state)
     return Restored(rebuilt, state, needed)
+
+
+async def _require_two(source: RetryingStore, target: RetryingStore) -> None:
+    """Raises ConfigurationError if both are one bucket, under two addresses: a copy takes away
+    `bucket.json` at first."""
+    key = f"{layout.PROBE}{secrets.token_hex(8)}"
+    await target.put(key, b"")
+    try:
+        await source.head(key)
+    except ObjectMissingError:
+        return
+    finally:
+        await target.delete(key)
+    raise ConfigurationError(f"{source.description} and {target.description} are one bucket")
 
 
 async def _require_mode(target: RetryingStore, journal: Journal) -> None:
@@ -222,27 +252,23 @@ def _require_apart(settings: Settings, into: Settings) -> None:
         )
 
 
-@asynccontextmanager
-async def _scratch(settings: Settings) -> AsyncIterator[Path]:
+@contextlib.contextmanager
+def _scratch(settings: Settings) -> Iterator[Path]:
     """A directory beside the data, where there is room for it; removed at the end, with the folders
     that were made for it."""
-    folder = settings.data / f"restore-{secrets.token_hex(4)}"
-    made = [above for above in folder.absolute().parents if not above.exists()]
+    data = settings.data.absolute()
+    made = [folder for folder in (data, *data.parents) if not folder.exists()]
     try:
-        await asyncio.to_thread(folder.mkdir, parents=True, mode=0o700)
-    except OSError as error:
-        raise ConfigurationError(
-            f"cannot make {folder} ({error.strerror}). Check --data."
-        ) from error
-    try:
-        yield folder
+        with contextlib.ExitStack() as stack:
+            try:
+                data.mkdir(parents=True, exist_ok=True, mode=0o700)
+                folder = stack.enter_context(scratch_folder("restore-", data))
+            except OSError as error:
+                raise ConfigurationError(
+                    f"cannot make a folder in {data} ({error.strerror}). Check --data."
+                ) from error
+            yield folder
     finally:
-        await asyncio.to_thread(_remove, folder, made)
-
-
-def _remove(folder: Path, made: list[Path]) -> None:
-    """The folder, and those above it that were made for it and hold nothing else."""
-    shutil.rmtree(folder, ignore_errors=True)
-    with contextlib.suppress(OSError):
-        for above in made:
-            above.rmdir()
+        with contextlib.suppress(OSError):
+            for above in made:
+                above.rmdir()

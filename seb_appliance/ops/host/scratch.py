@@ -15,12 +15,14 @@ _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 @contextlib.contextmanager
-def scratch_folder(prefix: str) -> Iterator[Path]:
-    """A new folder below TMPDIR, removed at the end. What is removed first are those of commands
-    that were killed: the process holds a lock on its folder, which the kernel releases."""
-    for abandoned in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+def scratch_folder(prefix: str, within: Path | None = None) -> Iterator[Path]:
+    """A new folder in `within` (None: TMPDIR), removed at the end. What is removed first are those
+    of commands that were killed: the process holds a lock on its folder, which the kernel
+    releases. Raises OSError."""
+    place = Path(tempfile.gettempdir()) if within is None else within
+    for abandoned in place.glob(f"{prefix}*"):
         _remove_if_abandoned(abandoned)
-    made = Path(tempfile.mkdtemp(prefix=f".{prefix}"))
+    made = Path(tempfile.mkdtemp(prefix=f".{prefix}", dir=place))
     locked = os.open(made, _FOLDER)
     try:
         fcntl.flock(locked, fcntl.LOCK_EX)

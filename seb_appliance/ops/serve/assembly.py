@@ -12,6 +12,7 @@ import os
 import random
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from seb_appliance import limits
 from seb_appliance.api.server.parsing import Parser
@@ -43,6 +44,7 @@ from seb_appliance.ops.serve.protocols import Beside, beside
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.files import KEY_INDEX
 from seb_appliance.state.follower import StateFollower
 from seb_appliance.state.record_keys.index import SqliteKeyIndex
 from seb_appliance.storage import layout
@@ -165,7 +167,8 @@ class Appliance:
                 jitter=random.random,
                 progress=progress,
             )
-            await appliance._build(database, journal, report)
+            warnings = (*report.warnings, *appliance.clock.warnings())
+            await appliance._build(database, journal, replace(report, warnings=warnings))
         return appliance
 
     @classmethod
@@ -305,7 +308,7 @@ class Appliance:
         self.last_used = await LastUsedKeeper.open(data / "local.sqlite", known, self.clock)
         # If the local state was not of this bucket's log, the key index may not be of it either.
         self.key_index = await SqliteKeyIndex.open(
-            data / "keyindex.sqlite", journal.bucket_id, trusted=self.report.began_from == "local"
+            data / KEY_INDEX, journal.bucket_id, trusted=self.report.began_from == "local"
         )
 
         def on_applied() -> None:

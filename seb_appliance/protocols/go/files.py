@@ -66,9 +66,15 @@ class OldBucket:
 async def look(store: RetryingStore, is_wanted: Callable[[str], bool]) -> OldBucket:
     """LIST everything once, our own folder aside; lake tables, which lie beside it, are passed
     over. `is_wanted`: which topics to look at. Raises ImportRefusedError for a key that no Go
-    broker makes, and for a topic that cannot be ours."""
-    found, after = OldBucket(), ""
+    broker makes, for a topic that cannot be ours, and for more than an import takes."""
+    found, after, listed = OldBucket(), "", 0
     while page := await store.list_after("", after):
+        listed += len(page)
+        if listed > limits.IMPORT_LISTED_MAX or len(found.topics) > limits.TOPICS_MAX:
+            raise ImportRefusedError(
+                f"The old bucket lists more than {limits.IMPORT_LISTED_MAX:,} objects, or more "
+                f"than {limits.TOPICS_MAX:,} topics are wanted: an import takes no more."
+            )
         for info in page:
             is_ours = info.key.startswith(layout.OURS) or layout.is_of_table(info.key)
             if not is_ours and not info.key.endswith(_OFFSETS):

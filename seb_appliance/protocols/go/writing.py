@@ -70,7 +70,7 @@ class OldTopicWriter:
     async def add(self, records: Sequence[ExportedRecord]) -> None:
         """The topic's next records. Raises ExportRefusedError, StoreError."""
         for record in records:
-            self._fill_gap(record)
+            await self._fill_gap(record)
             is_more = record.key is not None or record.headers or record.value is None
             if is_more and not self._values_only:
                 raise ExportRefusedError(
@@ -78,9 +78,7 @@ class OldTopicWriter:
                     "headers or no value, which the Go broker's files cannot represent. "
                     "--values-only leaves them out."
                 )
-            self._take(record.offset, record.timestamp_us, record.value or b"")
-        if self._waiting_bytes >= limits.EXPORT_FILE_BYTES:
-            await self._write()
+            await self._put_in(record.offset, record.timestamp_us, record.value or b"")
 
     async def finish(self) -> None:
         """Write what is left. Raises ExportRefusedError, StoreError."""
@@ -92,7 +90,7 @@ class OldTopicWriter:
                 "log. Choose an empty destination."
             )
 
-    def _fill_gap(self, record: ExportedRecord) -> None:
+    async def _fill_gap(self, record: ExportedRecord) -> None:
         if self._next_offset is None:
             self._next_offset = record.offset
         if record.offset > self._next_offset and not self._values_only:
@@ -102,7 +100,13 @@ class OldTopicWriter:
                 "writes empty records instead."
             )
         while self._next_offset < record.offset:
-            self._take(self._next_offset, record.timestamp_us, b"")
+            await self._put_in(self._next_offset, record.timestamp_us, b"")
+
+    async def _put_in(self, offset: int, timestamp_us: int, value: bytes) -> None:
+        """The next record. Compaction may have left out billions, so what is full is stored."""
+        self._take(offset, timestamp_us, value)
+        if self._waiting_bytes >= limits.EXPORT_FILE_BYTES:
+            await self._write()
 
     def _take(self, offset: int, timestamp_us: int, value: bytes) -> None:
         is_full = (

@@ -123,8 +123,7 @@ async def refuse_foreign_data(store: RetryingStore) -> None:
 
 
 async def refuse_unfinished_copy(store: RetryingStore) -> None:
-    """Raises StoreUnusableError while a copy into this bucket is not finished. For mode B: in mode
-    A a copy has no bucket.json until it is finished."""
+    """Raises StoreUnusableError while a copy into this bucket is not finished."""
     try:
         await store.head(layout.COPY)
     except ObjectMissingError:

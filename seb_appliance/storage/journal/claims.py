@@ -2,24 +2,27 @@
 
 A writer stores its claim, checks that it is the highest, replays, stores its base, and checks
 again. After each PUT it checks for higher claims before the entry is applied, served or
-acknowledged. Every key has one writer and one content.
+acknowledged. Every key has one writer and one content. A machine that is set back together with its
+memory would break that, so a writer looks at its key before a PUT when that may have happened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from seb_appliance import __version__
 from seb_appliance.clock import Clock
-from seb_appliance.errors import FencedStartError, StoreUnusableError
+from seb_appliance.errors import FencedStartError, ObjectMissingError, StoreUnusableError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.formats.entry import EncodedEntry, Position
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, encode_base, list_claims, make_base
-from seb_appliance.storage.journal.journal import StoredJournal
+from seb_appliance.storage.journal.journal import StoredJournal, is_ours
 from seb_appliance.storage.journal.replay import ReplayError
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.layout import Claim
@@ -30,6 +33,9 @@ UNKNOWN_LIST_WAIT_S: Final = 60.0
 # or nobody could take over from a running appliance.
 ABANDONED_S: Final = UNKNOWN_LIST_WAIT_S + 30.0
 _LOOK_AGAIN_S: Final = 3.0
+# No connection survives that a machine is set back, so the next PUT fails. After a pause that a
+# store may have ended the connection in (5 s are the least that is usual), it would not.
+LOOK_AFTER_S: Final = 4.0
 
 
 class Contested(Exception):  # noqa: N818 - an answer, not a failure
@@ -133,15 +139,34 @@ class ClaimedJournal(StoredJournal):
         )
         self._claim = claim
         self._claimant = Claimant(store, clock, failpoints)
+        self._clock = clock
+        self._put_s = clock.monotonic_s()  # when a PUT was answered last
+        self._in_doubt = False  # an attempt was not answered
 
     async def _store(self, encoded: EncodedEntry) -> None:
         key = layout.claimed_key(self._claim, encoded.entry.header.seq)
-        await self._object_store.put(key, encoded.body)
+        await self._object_store.ask(partial(self._put_once, key, encoded))
         self._failpoints.reach("K7")
         try:
             await self._claimant.require_highest(self._claim)
         except Contested as contest:
             await self._claim_anew(contest.by, encoded.entry.header.position)
+
+    async def _put_once(self, key: str, encoded: EncodedEntry) -> None:
+        """One attempt. Raises FencedError if this process wrote another entry there before the
+        machine was set back, and perhaps acknowledged it: a PUT would replace it."""
+        store = self._object_store.raw
+        if self._in_doubt or self._clock.monotonic_s() - self._put_s > LOOK_AFTER_S:
+            with suppress(ObjectMissingError):
+                if not await is_ours(store, key, encoded):
+                    raise self._fence(
+                        f"{key} holds another entry of this appliance: its machine was set back "
+                        "with its memory, or copied"
+                    )
+        self._in_doubt = True
+        await store.put(key, encoded.body)
+        self._in_doubt = False
+        self._put_s = self._clock.monotonic_s()
 
     async def confirm_in_force(self) -> None:
         """LIST claims after mine."""

@@ -47,9 +47,15 @@ async def _create_once(store: ObjectStore, key: str, encoded: EncodedEntry) -> b
     else:
         return True
     try:
-        found = read_header((await store.get_range(key, 0, HEADER_BYTES)).data)
+        return await is_ours(store, key, encoded)
     except ObjectMissingError as error:
         raise StoreUncertainError(f"{key}: the store answered 412, then 404", key=key) from error
+
+
+async def is_ours(store: ObjectStore, key: str, encoded: EncodedEntry) -> bool:
+    """Whether this very entry lies at `key`. Raises ObjectMissingError, StoreUncertainError."""
+    try:
+        found = read_header((await store.get_range(key, 0, HEADER_BYTES)).data)
     except BadBatchError as error:
         # Damaged in transit or in the bucket. Its writer is unknown, so nothing is decided.
         raise StoreUncertainError(f"{key} is taken by unreadable bytes", key=key) from error

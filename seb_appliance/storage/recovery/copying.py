@@ -8,18 +8,22 @@ or brings a finished one up to date.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 from crc32c import crc32c
 
-from seb_appliance.broker.ports import ObjectRow
+from seb_appliance import limits
+from seb_appliance.broker.lake.names import earlier_metadata
+from seb_appliance.broker.lake.table import LakeTable
+from seb_appliance.broker.ports import LoadedState
 from seb_appliance.errors import (
     BadBatchError,
     ConfigurationError,
     CorruptObjectError,
+    ObjectExistsError,
     ObjectMissingError,
     StoreUnusableError,
 )
@@ -43,23 +47,25 @@ READS_OF_A_BAD_OBJECT: Final = 3  # a bit may have been flipped in transit
 @dataclass(frozen=True, slots=True)
 class Needed:
     """`objects`: everything to copy except `bucket.json`, in that order; they include entries up to
-    `may_be_gone_seq` while the bucket has them."""
+    `may_be_gone_seq` while the bucket has them. `table_files_gone`: of lake tables, which are
+    copied without them."""
 
     objects: tuple[ObjectInfo, ...]
     may_be_gone_seq: int
+    table_files_gone: int = 0
 
     @property
     def size_bytes(self) -> int:
         return sum(info.size for info in self.objects)
 
 
-async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq: int) -> Needed:
-    """The objects that the state `rebuilt` needs; others that somebody put beside them are left
-    out. `rows`: the objects outside the journal that are in force in it; entries up to `tidied_seq`
-    hold nothing in force.
+async def needed_objects(rebuilt: Rebuilt, state: LoadedState) -> Needed:
+    """The objects that `state`, which was `rebuilt`, needs; others that somebody put beside them
+    are left out.
 
     Raises StoreUnusableError for an object that is missing or has another size.
     """
+    rows, tidied_seq = state.objects, state.tidied_seq
     listed = await list_all(rebuilt.view, layout.JOURNAL)
     entries = [info for info in listed if layout.is_ours(info.key)]
     places = (layout.parse_entry(info.key) for info in entries)
@@ -81,13 +87,44 @@ async def needed_objects(rebuilt: Rebuilt, rows: Sequence[ObjectRow], tidied_seq
     for folder in (layout.SNAPSHOTS, layout.CLAIMS, layout.BASES):
         listed = await list_all(rebuilt.view, folder)
         found_objects += [info for info in listed if layout.is_ours(info.key)]
-    return Needed(tuple(found_objects), min(tidied_seq, rebuilt.floor))
+    of_tables, gone = await _of_tables(rebuilt.view, state.lake_tables)
+    found_objects += of_tables
+    return Needed(tuple(found_objects), min(tidied_seq, rebuilt.floor), gone)
+
+
+async def _of_tables(
+    view: RetryingStore, tables: Sequence[LakeTable]
+) -> tuple[list[ObjectInfo], int]:
+    """The data files of tables, which may have rows that the log has no more, and the metadata that
+    earlier commits printed; the start prints that of the last one. And how many files are gone."""
+    found: list[ObjectInfo] = []
+    gone = 0
+    for table in tables:
+        head = table.head
+        location = head.definition.location
+        is_place = layout.is_of_table(f"{location}_")  # and nothing that somebody else made up
+        listed = await list_all(view, location) if is_place else []
+        there = {info.key: info for info in listed if layout.is_of_table(info.key)}
+        files = [head.key_of(name) for name in table.files]
+        printed = [head.key_of(name) for name, _ in earlier_metadata(head)]
+        found += [there[key] for key in (*files, *printed) if key in there]
+        gone += sum(key not in there for key in files)
+    return found, gone
 
 
 def _missing(what: str, end_seq: int) -> StoreUnusableError:
     return StoreUnusableError(
         f"{what} is needed for the state as of entry {end_seq}, and is no longer in the bucket. "
         "If it was merged and removed since then, restore a later entry; otherwise it is lost."
+    )
+
+
+def another_history(target: RetryingStore) -> ConfigurationError:
+    """The refusal of a copy into `target`, which holds entries that its source does not have."""
+    return ConfigurationError(
+        f"{target.description} is a copy of this bucket, but an appliance was started on it, or on "
+        "this bucket after it was set back, and its history is another one now. Choose an empty "
+        "bucket, or another prefix."
     )
 
 
@@ -117,11 +154,12 @@ class BucketCopy:
         target: RetryingStore,
         progress: Progress,
         *,
-        again: bool = False,
+        earlier_seq: int | None = None,
     ) -> None:
-        """`again`: the target is an earlier copy of the same log, which is brought up to date."""
+        """`earlier_seq`: the last entry of an earlier copy of the same log in the target, which is
+        brought up to date; None: there is none."""
         self._rebuilt = rebuilt
-        self._again = again
+        self._earlier_seq = earlier_seq
         self._source = rebuilt.view
         self._needed = needed
         self._target = target
@@ -131,20 +169,49 @@ class BucketCopy:
     async def run(self) -> Copied:
         """Copy everything except `bucket.json`, which `finish` stores after the copy was checked.
 
-        Raises ConfigurationError if the target holds something else, StoreUnusableError if an
-        object that is needed is gone, CorruptObjectError.
+        Raises ConfigurationError if the target holds something else, also if an appliance begins
+        there meanwhile; StoreUnusableError if an object that is needed is gone, CorruptObjectError.
         """
         plan = self._needed.objects
         await self._begin()
-        there = {info.key: info.size for info in await list_all(self._target, layout.OURS)}
+        there = {
+            info.key: info.size
+            for folder in (layout.OURS, layout.TABLES)
+            for info in await list_all(self._target, folder)
+        }
+        await self._refuse_later_entries(there)
         missing = [info for info in plan if there.get(info.key) != info.size]
         # The first entry alone, first: from then on no start takes this bucket for an empty one.
         # Bases, which complete it in mode B, at the end.
-        bases = [info for info in missing[1:] if info.key.startswith(layout.BASES)]
-        others = [info for info in missing[1:] if not info.key.startswith(layout.BASES)]
-        for part in (missing[:1], others, bases):
-            await together((self._copy(info, len(missing)) for info in part), AT_ONCE)
+        first, bases = missing[:1], [i for i in missing[1:] if i.key.startswith(layout.BASES)]
+        rest = [info for info in missing[1:] if not info.key.startswith(layout.BASES)]
+        large = [info for info in rest if info.size > limits.ENTRY_BYTES_MAX]  # of tables
+        others = [info for info in rest if info.size <= limits.ENTRY_BYTES_MAX]
+        for part, at_once in ((first, 1), (others, AT_ONCE), (large, 1), (bases, AT_ONCE)):
+            await self._refuse_other_claims()
+            await together((self._copy(info, len(missing)) for info in part), at_once)
         return Copied(self._copied, self._bytes, len(plan) - len(missing))
+
+    async def _refuse_later_entries(self, there: Iterable[str]) -> None:
+        if self._earlier_seq is not None:
+            places = filter(None, map(layout.parse_entry, there))
+            if max((seq for _, seq in places), default=0) > self._earlier_seq:
+                await self._leave()
+                raise another_history(self._target)
+
+    async def _refuse_other_claims(self) -> None:
+        """Mode B: an appliance that was started on the target has a claim of its own there."""
+        ours = {info.key for info in self._needed.objects}
+        for info in await list_all(self._target, layout.CLAIMS):
+            if layout.is_ours(info.key) and info.key not in ours:
+                await self._leave()
+                raise another_history(self._target)
+
+    async def _leave(self) -> None:
+        """An appliance that was started on an earlier copy meanwhile can be started again, unless
+        more than it has was copied already."""
+        if self._earlier_seq is not None and not self._copied:
+            await self.finish()
 
     async def finish(self) -> None:
         """Make the copy an appliance."""
@@ -161,7 +228,7 @@ class BucketCopy:
         )
         there = [info.key for info in await list_all(self._target, layout.OURS)]
         where = self._target.description
-        if layout.BUCKET in there and not self._again:
+        if layout.BUCKET in there and self._earlier_seq is None:
             raise ConfigurationError(
                 f"{where} already holds an appliance. Choose an empty bucket, or another prefix."
             )
@@ -179,7 +246,7 @@ class BucketCopy:
                     f"{where} holds an unfinished copy of bucket {begun.bucket_id} up to entry "
                     f"{begun.until_seq}. Continue that copy, or remove its objects."
                 )
-        elif not self._again:
+        elif self._earlier_seq is None:
             if any(not key.startswith(layout.PROBE) for key in there):
                 raise ConfigurationError(
                     f"{where} is not empty ({there[0]}). Choose an empty bucket, or another prefix."
@@ -204,10 +271,22 @@ class BucketCopy:
                 f"{info.key} was removed while it was being copied. Run the same command again "
                 "to continue."
             ) from error
-        await self._target.put(info.key, body)
+        await self._put(info.key, body)
         self._copied += 1
         self._bytes += len(body)
         self._progress(self._copied, of, f"copying {self._bytes >> 20:,} MiB")
+
+    async def _put(self, key: str, body: bytes) -> None:
+        """Entries of mode A only where none is: a start may be quicker, and acknowledges then."""
+        if not key.startswith(layout.JOURNAL) or self._rebuilt.journal.mode == "B":
+            await self._target.put(key, body)
+            return
+        try:
+            await self._target.create(key, body)
+        except ObjectExistsError as error:
+            if await self._target.get(key) != body:
+                await self._leave()
+                raise another_history(self._target) from error
 
     async def _checked(self, key: str) -> bytes:
         fault = ""
@@ -220,7 +299,7 @@ class BucketCopy:
 
 def fault_of(key: str, body: bytes) -> str:
     """Why these are not the bytes of the object `key`, as far as its checksums tell; "" if they
-    are. A claim has no content."""
+    are. A claim has no content, and lake tables have no checksums of their files."""
     try:
         if key.startswith(layout.JOURNAL):
             found = entry.decode(body)

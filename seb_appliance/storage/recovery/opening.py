@@ -297,6 +297,7 @@ class _WriterOpening(Opening):
         recovery = self.recovery(log)
         while True:
             position = self._found(await recovery.bring_up())  # steps 1 and 2
+            await refuse_unfinished_copy(self.store)  # it may have begun since bucket.json was read
             epoch_entry = await self._put_epoch_entry(log, position, known)  # step 3
             if epoch_entry is None or await recovery.was_misled():  # step 4
                 continue
@@ -414,6 +415,8 @@ class _WriterOpening(Opening):
                 raise Contested(chain.top)
             if not await recovery.was_misled():
                 break
+        # The copy looks for claims after its mark was stored: one of both sees the other.
+        await refuse_unfinished_copy(self.store)
         await claimant.put_base(mine, chain.top, position, chain.bucket_id)
         return mine, position
 

@@ -35,6 +35,23 @@ class StoreClock(ClockOver):
         self._ahead_us = now_us - monotonic_us
         return now_us
 
+    def warnings(self) -> list[str]:
+        """Warns the operator if the two differ so much that one of them counts for nothing."""
+        monotonic_us, wall_us = int(self._clock.monotonic_s() * 1e6), self._clock.wall_us()
+        store_us = self._store_us(monotonic_us)
+        if store_us is None or abs(store_us - wall_us) <= limits.CLOCK_JUMP_US_MAX:
+            return []
+        now_us = self.wall_us()
+        right, wrong = ("store", "machine") if now_us == store_us else ("machine", "store")
+        hours = abs(store_us - wall_us) / 3.6e9
+        ahead = "ahead of" if store_us > wall_us else "behind"
+        told = (
+            f"the clock of the store is {hours:,.1f} h {ahead} that of this machine. That of the "
+            f"{right} is believed. If that of the {wrong} is right, stop within an hour, before "
+            "anything is deleted by its age, and set the other one (docs/OPERATIONS.md, Time)"
+        )
+        return [told]
+
     def _store_us(self, monotonic_us: int) -> int | None:
         ahead_s = self._store.date_ahead_s
         if ahead_s is None:

@@ -17,7 +17,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from pyspark_seb.arrow.columns import ArrowBatches, arrow_schema
-from pyspark_seb.client import Appliance, Connection
+from pyspark_seb.client import Answer, Appliance, Connection
 from pyspark_seb.errors import (
     ApplianceError,
     CompactedError,
@@ -233,7 +233,7 @@ def by_api(appliance: Appliance, wanted: TopicRange, at: int, end: int) -> Itera
     """Parts of the range through the appliance."""
     path = f"/v1/topics/{wanted.topic}/records"
     while at < end:
-        answer = appliance.get(path, offset=at, until=end, **_ASKED)
+        answer = _records(appliance, wanted, path, offset=at, until=end)
         following = answer.number("seb-next-offset")
         if following <= at:
             raise TopicChangedError(
@@ -242,6 +242,18 @@ def by_api(appliance: Appliance, wanted: TopicRange, at: int, end: int) -> Itera
             )
         yield answer.body, following
         at = following
+
+
+def _records(appliance: Appliance, wanted: TopicRange, path: str, **query: int) -> Answer:
+    """Of this very topic: it may be deleted, and created again, between two requests."""
+    try:
+        return appliance.get(path, topic_id=wanted.topic_id, **query, **_ASKED)
+    except ApplianceError as error:
+        if error.code != "topic_replaced":
+            raise
+        raise TopicChangedError(
+            f"topic {wanted.topic!r} was deleted and created again while it was read"
+        ) from error
 
 
 def _check_topic(appliance: Appliance, wanted: TopicRange) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
+import threading
 import tracemalloc
 from collections.abc import Callable
 from contextlib import closing
@@ -224,6 +226,21 @@ def test_an_object_that_is_not_there_is_told_in_one_sentence(tmp_path: Path) -> 
     for key in ("none", "../beside", str(tmp_path / "beside"), ".tmp/none", ""):
         with pytest.raises(StartError, match="has no object"):
             run(key, "--bucket", f"file:{tmp_path / 'bucket'}")
+
+
+def test_a_device_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "OBJECT_BYTES_MAX", 1_000_000)
+    with pytest.raises(StartError, match="more bytes than any object of ours"):
+        run("/dev/zero")
+
+
+def test_a_pipe_is_read(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writing = threading.Thread(target=pipe.write_bytes, args=(b'{"a": 1}',))
+    writing.start()
+    assert json.loads(run(str(pipe), "--json"))["content"] == {"a": 1}
+    writing.join()
 
 
 def test_a_file_that_is_larger_than_any_object_is_not_read(tmp_path: Path) -> None:

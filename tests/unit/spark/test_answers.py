@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -13,9 +14,18 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark_seb import client
 from pyspark_seb.client import Appliance, Connection
-from pyspark_seb.errors import ApplianceError, BadOptionError
-from pyspark_seb.options import TASKS_MAX, TopicRange, find_topics, split
+from pyspark_seb.errors import ApplianceError, BadOptionError, TopicChangedError
+from pyspark_seb.options import (
+    TASKS_MAX,
+    TopicRange,
+    committed_offsets,
+    find_topics,
+    offset_since,
+    split,
+)
+from pyspark_seb.reading.ranges import SegmentReader, by_api
 
 from seb_appliance.limits import OFFSET_MAX
 
@@ -110,6 +120,67 @@ def test_a_body_that_is_cut_short_is_no_answer(framing: bytes) -> None:
         connection = Connection(url)
         with pytest.raises((HTTPException, OSError)):
             connection.exchange("GET", "/", None, {})
+
+
+@pytest.mark.parametrize("framing", [b"Content-Length: 10\r\n\r\n", b"\r\n"])
+def test_an_answer_that_takes_too_long_is_cut_off(
+    framing: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "_EXCHANGE_S", 0.2)
+    is_over = threading.Event()
+
+    def trickles() -> Iterator[bytes]:
+        yield HEAD + framing + b"[1]"
+        is_over.wait(20)
+
+    with answering(trickles) as (url, _):
+        with pytest.raises(TimeoutError, match="took more than"):
+            Connection(url).exchange("GET", "/", None, {})
+        is_over.set()
+
+
+LATER = {
+    "of a group": lambda appliance: committed_offsets(appliance, "g"),
+    "of a page of topics": lambda appliance: find_topics(appliance, ["t.*"]),
+    "of records": lambda appliance: offset_since(appliance, "t", "@2026-11-21T10:00:00Z", 5),
+    "of a manifest": lambda appliance: list(
+        SegmentReader(appliance, TopicRange("t", 1, 0, 5)).read(0, lambda _begin, _end: iter(()))
+    ),
+}
+
+
+@pytest.mark.parametrize("ask", LATER.values(), ids=LATER)
+def test_a_member_that_an_answer_lacks_is_named(
+    ask: Callable[[Appliance], object], token_file: Path
+) -> None:
+    with answering(lambda: [with_length(b"{}")]) as (url, _):
+        appliance = Appliance(url, str(token_file), patience_s=0)
+        with pytest.raises(ApplianceError, match="has no member"):
+            ask(appliance)
+        appliance.close()
+
+
+def test_a_topic_that_was_made_anew_while_it_is_read_ends_the_read(token_file: Path) -> None:
+    body = b'{"code": "topic_replaced", "detail": "It has the id 2, not 1."}'
+    with answering(lambda: [with_length(body, b"HTTP/1.1 409 Conflict\r\n")]) as (url, sent):
+        appliance = Appliance(url, str(token_file), patience_s=0)
+        with pytest.raises(TopicChangedError, match="while it was read"):
+            list(by_api(appliance, TopicRange("t", 1, 0, 5), 3, 5))
+        appliance.close()
+    assert b"topic_id=1&offset=3&until=5" in sent[0]
+
+
+def test_a_refusal_is_shown_in_part_and_lacks_what_it_lacks(token_file: Path) -> None:
+    long = b'{"code": 7, "detail": "%s"}' % (b"x" * 100_000)
+    with answering(lambda: [with_length(long, b"HTTP/1.1 409 Conflict\r\n")]) as (url, _):
+        appliance = Appliance(url, str(token_file), patience_s=0)
+        with pytest.raises(ApplianceError) as told:
+            appliance.get("/v1/topics/t")
+        appliance.close()
+    assert (told.value.code, len(str(told.value)) < 3_000) == ("7", True)
+    again = pickle.loads(pickle.dumps(told.value))  # as to the driver
+    with pytest.raises(ApplianceError, match="no member 'expected'"):
+        _ = again.data["expected"]
 
 
 def test_the_api_key_goes_to_no_other_host(token_file: Path) -> None:

@@ -19,6 +19,7 @@ from seb_appliance import limits, zstd
 from seb_appliance.errors import (
     ConfigurationError,
     CorruptObjectError,
+    ImportRefusedError,
     StoreError,
     StoreUncertainError,
     StoreUnusableError,
@@ -26,6 +27,7 @@ from seb_appliance.errors import (
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.checks.findings import Findings
 from seb_appliance.ops.checks.objects import list_bucket
+from seb_appliance.protocols.go.files import look
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import list_claims
 from seb_appliance.storage.journal.bucket_info import refuse_foreign_data
@@ -271,6 +273,17 @@ async def test_a_store_that_lists_folders_without_end_ends_a_first_start(
     store = RetryingStore(Endless("{:020d}/000000000000.record_batch"), FakeClock(), lambda: 0.5)
     with pytest.raises(ConfigurationError, match="more than 3 folders"):
         await refuse_foreign_data(store)
+
+
+@pytest.mark.parametrize("name", ["{:020d}/000000000000.record_batch", "t/{:020d}.offsets"])
+async def test_an_old_bucket_that_is_listed_without_end_ends_an_import(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(limits, "TOPICS_MAX", 3_000)
+    monkeypatch.setattr(limits, "IMPORT_LISTED_MAX", 9_000)
+    store = RetryingStore(Endless(name), FakeClock(), lambda: 0.5)
+    with pytest.raises(ImportRefusedError, match="more than 9,000 objects, or more than 3,000"):
+        await look(store, lambda _topic: True)
 
 
 async def test_a_claim_above_which_none_can_be_is_named() -> None:

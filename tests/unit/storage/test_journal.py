@@ -1,6 +1,7 @@
 """Appending: every row of the table "What an answer means", in both fencing modes."""
 
 import asyncio
+import copy
 
 import pytest
 
@@ -312,6 +313,44 @@ async def test_a_higher_claim_that_gets_its_base_fences(in_mode_b, store, tmp_pa
     with pytest.raises(FencedError):
         await in_mode_b.append(2)
     assert other.journal.position.seq >= 1
+
+
+@pytest.mark.parametrize("mode", ["A", "B"])
+@pytest.mark.parametrize("sign", ["a pause", "a broken connection"])
+async def test_a_process_whose_machine_was_set_back_with_its_memory_replaces_nothing(
+    store, tmp_path, mode, sign
+):
+    one = await Appliance(store, tmp_path / "one").start(mode=mode)
+    await one.append(1)
+    memory = copy.copy(one.journal), copy.deepcopy(one.replica)
+    await one.append(2)
+    await one.append(3)
+    one.journal, one.replica = memory
+    if sign == "a pause":
+        one.clock.now_s += 60
+    else:
+        store.on(put_of(one), JOURNAL, never_arrived)
+    with pytest.raises(FencedError):
+        await one.append(4)
+    assert one.acknowledged == await contents_of(store, tmp_path) == [1, 2, 3]
+
+
+async def test_a_writer_that_was_idle_looks_at_its_key_before_the_put(in_mode_b, store):
+    in_mode_b.clock.now_s += 60
+    store.requests.clear()
+    await in_mode_b.append(1)
+    await in_mode_b.append(2)
+    asked = [method for method, _ in store.requests]
+    assert asked == ["get_range", "put", "list_after", "put", "list_after"]
+
+
+async def test_an_attempt_of_its_own_that_landed_unanswered_is_put_again(
+    in_mode_b, store, tmp_path
+):
+    store.on("put", JOURNAL, lost_answer)
+    store.on("get_range", JOURNAL, flipped_bit)
+    await in_mode_b.append(1)
+    assert await contents_of(store, tmp_path) == [1]
 
 
 def test_entry_keys_of_both_modes():

@@ -16,7 +16,7 @@ from seb_appliance.storage.journal.bucket_info import decode_bucket_info
 from seb_appliance.storage.stores.memory import MemoryStore
 from seb_appliance.storage.stores.object_store import list_all
 from tests.support.appliances import Appliance, rebuilt
-from tests.support.faulty_store import FaultyStore, denied, unavailable
+from tests.support.faulty_store import FaultyStore, before, denied, unavailable
 
 
 @pytest.fixture
@@ -46,6 +46,19 @@ async def test_a_restart_goes_on_from_local_state_in_the_next_epoch(store, tmp_p
     assert one.report.epoch == 2
     await one.append(2)
     assert await rebuilt(store, tmp_path / "rebuilt") == [1, 2]
+
+
+async def test_a_start_is_refused_when_a_copy_into_its_bucket_begins_meanwhile(
+    store, tmp_path, mode
+):
+    one = await Appliance(store, tmp_path / "one").start(mode=mode)
+    await one.append(1)
+    before_it = await list_all(store, layout.JOURNAL), await list_all(store, layout.BASES)
+    store.on("list_after", layout.SNAPSHOTS, before(lambda: store.inner.put(layout.COPY, b"{}")))
+    with pytest.raises(StoreUnusableError, match="is an unfinished copy"):
+        await Appliance(store, tmp_path / "two").start(take_over=True)
+    after_it = await list_all(store, layout.JOURNAL), await list_all(store, layout.BASES)
+    assert after_it == before_it
 
 
 async def test_a_lost_disk_costs_nothing(store, tmp_path, mode):

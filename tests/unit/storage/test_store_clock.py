@@ -88,3 +88,21 @@ def test_a_date_that_cannot_be_right_is_refused_and_counted(place: Place, year: 
 def test_a_wall_clock_never_tells_what_cannot_be_stored(place: Place, wall_us: int) -> None:
     place.ours.wall_offset_us = wall_us - START_US
     assert 0 <= place.clock.wall_us() <= limits.TIME_US_MAX
+
+
+def test_who_starts_with_two_clocks_that_differ_is_told_which_one_counts(place: Place) -> None:
+    assert place.clock.warnings() == []
+    place.tell(wrong_s=-2 * DAY_S)
+    (told,) = place.clock.warnings()
+    assert "48.0 h behind" in told
+    assert "That of the store is believed" in told
+
+
+def test_who_looks_after_a_jump_of_the_store_is_told_that_ours_counts(place: Place) -> None:
+    place.tell()
+    place.clock.wall_us()
+    assert place.clock.warnings() == []
+    place.tell(wrong_s=2 * DAY_S)
+    (told,) = place.clock.warnings()
+    assert "48.0 h ahead of" in told
+    assert "That of the machine is believed" in told
