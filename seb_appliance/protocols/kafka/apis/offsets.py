@@ -8,7 +8,7 @@ from typing import Final
 from seb_appliance.broker.values import From
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.answers import by_partition, by_partition_later
-from seb_appliance.protocols.kafka.apis.producing import PRODUCER_PREFIX
+from seb_appliance.protocols.kafka.apis.producing import producer_id_of
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
 from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
@@ -98,13 +98,13 @@ def _producers(server: Server, request: Request, name: str, index: int) -> Messa
         "partition_index": index,
         "active_producers": [
             {
-                "producer_id": int(one.producer_id.removeprefix(PRODUCER_PREFIX)),
+                "producer_id": producer_id,
                 "producer_epoch": one.epoch,
                 "last_sequence": one.next_seq - 1,
                 "last_timestamp": one.used_us // 1000,
                 "coordinator_epoch": 0,
             }
             for one in found
-            if one.producer_id.startswith(PRODUCER_PREFIX)
+            if (producer_id := producer_id_of(one.producer_id)) is not None
         ],
     }

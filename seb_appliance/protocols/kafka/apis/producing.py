@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
@@ -30,7 +31,7 @@ from seb_appliance.tasks import in_slices
 
 _log = logging.getLogger(__name__)
 
-PRODUCER_PREFIX: Final = "kafka "  # of ids; the space keeps them apart from those of HTTP
+_PRODUCER: Final = re.compile(r"kafka (\d+)( .*)?")  # no name by HTTP has a space
 _ACKS: Final = (-1, 0, 1)
 _RETRY_S: Final = 0.1  # while there is no room
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # in less than a millisecond
@@ -61,9 +62,15 @@ def _stored(version: int, name: str, index: int) -> Template:
     return Template(PRODUCE, version, answer)
 
 
-def stamp_of(producer: ProducerOf) -> ProducerStamp:
-    name = f"{PRODUCER_PREFIX}{producer.producer_id}"
-    return ProducerStamp(name, producer.epoch, producer.base_sequence, counts_records=True)
+def stamp_of(producer: ProducerOf, owner: str) -> ProducerStamp:
+    name, sequence = f"kafka {producer.producer_id}", producer.base_sequence
+    return ProducerStamp.of(name, owner, producer.epoch, sequence, counts_records=True)
+
+
+def producer_id_of(stored: str) -> int | None:
+    """None: it is no producer of Kafka."""
+    found = _PRODUCER.fullmatch(stored)
+    return None if found is None else int(found[1])
 
 
 def keyless_of(records: NewRecords) -> list[int]:
@@ -279,7 +286,8 @@ class _Produce:
             if keyless:
                 part.refuse_records(keyless)
                 return True
-        stamp = None if incoming.stamp is None else stamp_of(incoming.stamp)
+        owner = self._key.api_key_id
+        stamp = None if incoming.stamp is None else stamp_of(incoming.stamp, owner)
         if incoming.is_transactional:
             self._hold(part, incoming, stamp)
         else:
