@@ -210,9 +210,11 @@ class Producers:
         """Older releases have stored it by its `old_id`."""
         return self.get(topic_id, producer_id) or self.get(topic_id, old_id)
 
-    def of_topic(self, topic_id: int) -> list[Producer]:
-        """The longest idle first."""
-        return [self._by_id[topic_id, name] for name in self._of_topic.get(topic_id, ())]
+    def of_topic(self, topic_id: int) -> Iterator[Producer]:
+        """The longest idle first. Some may be forgotten while they are gone through."""
+        names = tuple(self._of_topic.get(topic_id, ()))
+        found = (self.get(topic_id, name) for name in names)
+        return (one for one in found if one is not None)
 
     def apply(self, topic_id: int, appends: Iterable[ProducerAppend], created_us: int) -> None:
         for append in appends:

@@ -38,6 +38,7 @@ SASL_AUTHENTICATE: Final = 36
 _BEFORE_KEY: Final = {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE}
 
 _NO_TOKEN: Final = bytes(4)  # an empty answer
+_HELD_FROM_BYTES: Final = 80 * limits.KIB  # of an answer; most records that are in memory have less
 _AT_ONCE_S: Final = 0.001  # of what may take long, before it is done in slices
 
 
@@ -336,11 +337,25 @@ class Connection(PacketConnection[Frame]):
             except Exception:
                 self.failed(request)
                 return
+        known_bytes = 0 if request.acquired is None else request.acquired.held
+        if len(data) - known_bytes > _HELD_FROM_BYTES and not self._holds(len(data) - known_bytes):
+            return
         request.message = None
         self.sent += 1
         if meter is not None:
             meter.charge_out(len(data))
         self._writes.write(data)
+
+    def _holds(self, size_bytes: int) -> bool:
+        """Whether there is memory for an answer until the client takes it. If not, this ends."""
+        held = Reservation(self.broker.reading, self.key.api_key_id)
+        try:
+            held.grow(size_bytes)
+        except SebError as error:
+            self.end(error.detail)
+            return False
+        self._unsent.append(held)
+        return True
 
     def _note_produced(self, request: Request) -> None:
         now_s = self.broker.clock.monotonic_s()

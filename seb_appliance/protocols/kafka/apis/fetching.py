@@ -89,9 +89,13 @@ def fetch(server: Server, request: Request) -> Outcome:
 
 
 def _size_of(part: BatchSlice) -> int:
-    """Bytes of its values, and a few for each record."""
-    starts = part.batch.columns.values.starts
-    return starts[part.end] - starts[part.begin] + _RECORD_BYTES * (part.end - part.begin)
+    """Bytes of its values, record keys and headers, and a few for each record."""
+    columns = part.batch.columns
+    size_bytes = _RECORD_BYTES * (part.end - part.begin)
+    for column in (columns.values, columns.keys, columns.headers):
+        if column is not None:
+            size_bytes += column.starts[part.end] - column.starts[part.begin]
+    return size_bytes
 
 
 def _wait_ms(body: Message) -> int:

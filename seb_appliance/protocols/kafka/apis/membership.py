@@ -13,6 +13,7 @@ from seb_appliance.protocols.kafka.group_grants import may_use
 from seb_appliance.protocols.kafka.group_names import group_of, id_of
 from seb_appliance.protocols.kafka.groups.values import (
     DescribedMember,
+    JoinedMember,
     JoinRequest,
     LeavingMember,
     Protocol,
@@ -87,14 +88,7 @@ async def _joined(server: Server, request: Request) -> Message:
         "leader": result.leader,
         "skip_assignment": result.skip_assignment,
         "member_id": result.member_id,
-        "members": [
-            {
-                "member_id": one.member_id,
-                "group_instance_id": one.group_instance_id,
-                "metadata": one.metadata,
-            }
-            for one in result.members
-        ],
+        "members": Each(result.members, JoinedMember._asdict),
     }
 
 
