@@ -15,6 +15,7 @@ from seb_appliance.protocols.kafka.groups.values import (
     DescribedMember,
     JoinedMember,
     JoinRequest,
+    LeaveResult,
     LeavingMember,
     Protocol,
     State,
@@ -141,16 +142,18 @@ async def leave_group(server: Server, request: Request) -> Message:
     if request.version < 3:
         (left,) = server.coordinator.leave(_group(request), [LeavingMember(body["member_id"])])
         return {"error_code": left.error}
-    leaving = [LeavingMember(one["member_id"], one["group_instance_id"]) for one in body["members"]]
+    group, left_all = _group(request), list[LeaveResult]()
+    async for one in in_slices(body["members"]):
+        leaving = LeavingMember(one["member_id"], one["group_instance_id"])
+        left_all += server.coordinator.leave(group, [leaving])
+    return {"members": Each(left_all, _left)}
+
+
+def _left(one: LeaveResult) -> Message:
     return {
-        "members": [
-            {
-                "member_id": one.member_id,
-                "group_instance_id": one.group_instance_id,
-                "error_code": one.error,
-            }
-            for one in server.coordinator.leave(_group(request), leaving)
-        ]
+        "member_id": one.member_id,
+        "group_instance_id": one.group_instance_id,
+        "error_code": one.error,
     }
 
 
