@@ -277,6 +277,7 @@ KAFKA_FETCH_WAIT_MS_MAX: Final = 60_000  # a longer wait is lowered
 KAFKA_TRANSACTIONS_MAX: Final = 10_000  # transactional ids
 KAFKA_IN_FLIGHT_MAX: Final = 32  # requests of a connection that are not answered
 KAFKA_IDLE_S_MAX: Final = 3_600
+KAFKA_WAITING_BYTES_MAX: Final = 128 * MIB  # of what they ask for, in memory
 KAFKA_FETCH_BYTES_MAX: Final = 8 * MIB  # of the records in an answer
 KAFKA_FETCH_PARTITIONS_MAX: Final = 2_000
 KAFKA_PARTITIONS_MAX: Final = 256  # of a topic

@@ -36,6 +36,9 @@ class Server:
         self.partitions = partitions
         self.cluster_id = base64.urlsafe_b64encode(broker.bucket_id).decode().rstrip("=")
         self.coordinator = Coordinator(broker.clock, broker.shares, random_bytes, rebalance_delay_s)
+        self.waiting = broker.shares.declare(
+            "kafka_waiting", limits.KAFKA_WAITING_BYTES_MAX, "bytes of Kafka requests that wait"
+        )
         self._producer_ids = count(broker.epoch * _IDS_OF_EPOCH)
         self.transactions = Transactions(broker, self.new_producer_id)
         self._tasks: set[asyncio.Task[None]] = set()

@@ -100,10 +100,10 @@ def sync_group(server: Server, request: Request) -> Outcome:
 
 
 async def _synced(server: Server, request: Request) -> Message:
-    body = request.body
-    result = await server.coordinator.sync(
+    body, group = request.body, _group(request)
+    syncing = server.coordinator.sync(
         SyncRequest(
-            _group(request),
+            group,
             body["generation_id"],
             body["member_id"],
             body["group_instance_id"],
@@ -112,6 +112,8 @@ async def _synced(server: Server, request: Request) -> Message:
             body["protocol_name"],
         )
     )
+    body = request.body = {}  # it may wait for long, and name thousands of members
+    result = await syncing
     return {
         "error_code": result.error,
         "protocol_type": result.protocol_type,
