@@ -260,6 +260,21 @@ async def test_records_of_many_partitions_need_memory_for_their_answer_first(run
         assert (await client.produce("wide", made(Sent(b"v"))))["base_offset"] == 1_000
 
 
+async def test_what_is_read_of_a_long_request_needs_memory(running, monkeypatch):
+    pending = running[0].appliance.broker.pending
+    names = [{"name": f"{number}"} for number in range(9_000)]
+    async with connected(running) as client:
+        monkeypatch.setattr(pending, "limit", 2_000_000)
+        client.send("Metadata", topics=names, allow_auto_topic_creation=False)
+        assert await client.is_closed()
+    assert pending.used == 0
+    monkeypatch.undo()
+    async with connected(running) as client:
+        answer = await client.call("Metadata", topics=names, allow_auto_topic_creation=False)
+        assert len(answer["topics"]) == 9_000
+    await _settled(running)
+
+
 async def test_half_a_large_request_takes_memory_that_is_counted_and_given_back(running):
     pending = running[0].appliance.broker.pending
     async with connected(running) as client:

@@ -39,6 +39,8 @@ _BEFORE_KEY: Final = {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE}
 
 _NO_TOKEN: Final = bytes(4)  # an empty answer
 _HELD_FROM_BYTES: Final = 80 * limits.KIB  # of an answer; most records that are in memory have less
+_ELEMENT_BYTES: Final = 400  # of memory, in an array of a request
+_ELEMENTS_FREE: Final = 256  # of them count for nobody
 _AT_ONCE_S: Final = 0.001  # of what may take long, before it is done in slices
 
 
@@ -188,15 +190,20 @@ class Connection(PacketConnection[Frame]):
             self._handle(request)
         else:
             self._holding = request
-            self._start(self._read_on(request, steps))
+            self._start(self._read_on(request, packet, steps))
         if self._holding is None:
             self._reserved.release()
 
-    async def _read_on(self, request: Request, steps: Iterable[object]) -> None:
-        """In slices; then it is as if the request came now."""
+    async def _read_on(self, request: Request, packet: Frame, steps: Iterable[object]) -> None:
+        """In slices; then it is as if the request came now. What is read takes many times the
+        memory of its bytes."""
         try:
             async for _ in in_slices(steps):
-                pass
+                elements = packet.elements - _ELEMENTS_FREE
+                more = elements * _ELEMENT_BYTES - self._reserved.held
+                if more > 0 and not self._reserved.try_grow(more):
+                    self.end("there is no memory for what it sends")
+                    return
         except BadMessageError as error:
             self.end(error.text)
             return
