@@ -135,20 +135,7 @@ TICKETS_MAX: Final = 10_000  # about 5 MB
 TICKET_S: Final = 60
 
 # Streams of the Durable Streams protocol
-STREAM_PATH_CHARACTERS_MAX: Final = 512  # as sent; the limit of topic names is lower
-STREAM_READ_BYTES: Final = 1 * MIB  # of records in one answer; a soft limit
-STREAM_READ_RECORDS: Final = 10_000
-STREAM_POLL_S: Final = 20  # duration of a long poll
-STREAM_LIVE_S: Final = 60  # duration of a live stream; caches in between need an end
-STREAM_SEQ_CHARACTERS_MAX: Final = 256
-STREAM_CONTENT_TYPE_CHARACTERS_MAX: Final = 256
-STREAM_LEASE_MS_MIN: Final = 1_000  # of a subscription of streams
-STREAM_LEASE_MS_MAX: Final = 600_000
-STREAM_WAKE_PAUSE_S_MIN: Final = 1.0  # after a wake that failed; doubles
-STREAM_WAKE_PAUSE_S_MAX: Final = 60.0
 STREAM_SWEEP_S: Final = 10  # interval of the search for expired streams
-CURSOR_INTERVAL_S: Final = 20
-CURSOR_JITTER_S_MAX: Final = 3_600
 
 # Record keys
 KEYS_PER_PAGE_DEFAULT: Final = 100
@@ -189,114 +176,22 @@ GRANTS_COMPILED_MAX: Final = 1_000  # API keys with grants prepared for matching
 LAST_USED_WRITTEN_EVERY_S: Final = 60
 DOCUMENTS_MAX: Final = 1_000  # what protocols keep in the journal, such as inlets
 INLET_DELIVERIES_KEPT: Final = 50  # of each inlet, in memory
-PUSH_AT_ONCE_MAX: Final = 512  # requests on their way; the first one of a subscription is free
-PUSH_BODIES_BYTES_MAX: Final = 64 * MIB  # of all of them
-PUSH_CONCURRENCY_MAX: Final = 64  # requests of one subscription at one time
-PUSH_RATE_MAX: Final = 10_000  # requests of one subscription in a second
-PUSH_TIMEOUT_MS_MIN: Final = 1_000
-PUSH_TIMEOUT_MS_MAX: Final = 60_000
-PUSH_CONNECT_S: Final = 5.0  # for each address of a receiver
-PUSH_IDLE_CONNECTIONS_MAX: Final = 256  # to receivers, of all subscriptions
-PUSH_IDLE_S: Final = 10.0  # an idle connection is kept open
-PUSH_CONNECTION_AGE_S_MAX: Final = 300.0  # then the receiver's name is resolved again
-PUSH_ADDRESSES_MAX: Final = 4  # of a receiver that are tried
 PUSH_LOOKUPS_MAX: Final = 8  # names that are resolved at one time
-PUSH_DISABLE_AFTER_MS_MIN: Final = 3_600_000
-PUSH_DISABLE_AFTER_MS_MAX: Final = 30 * 86_400_000
 PUSH_URL_LENGTH_MAX: Final = 2_000
-PUSH_HEADERS_MAX: Final = 20  # that the owner of a subscription adds
-PUSH_HEADER_LENGTH_MAX: Final = 4_000
-PUSH_ANSWER_HEAD_BYTES_MAX: Final = 16 * KIB
-PUSH_ANSWER_BODY_BYTES_MAX: Final = 16 * KIB  # read; the connection is closed behind it
-PUSH_ANSWER_CHARACTERS_KEPT: Final = 200  # in the log of deliveries
-PUSH_LOG_KEPT: Final = 1_000  # deliveries of each subscription, in memory
-PUSH_RETRY_AFTER_S_MAX: Final = 3_600.0  # a longer Retry-After counts as this
-PUSH_REST_S_MAX: Final = 60.0  # between attempts while a receiver fails
-PUSH_STOP_S: Final = 5.0  # for requests on their way when the appliance stops
 SIGNATURES_MAX: Final = 10  # of one delivery
 SIGNATURE_AGE_S_MAX: Final = 86_400
 
-# Syslog
-SYSLOG_BYTES_MAX: Final = 64 * KIB  # of one syslog record
-SYSLOG_CONNECTIONS_MAX: Final = 500
-SYSLOG_CONNECTIONS_PER_ADDRESS_MAX: Final = 50
-SYSLOG_WAITING_BYTES_MAX: Final = 4 * MIB  # of a connection, read and not stored yet
-SYSLOG_UNFINISHED_S_MAX: Final = 60  # for the rest of a message
-SYSLOG_IDLE_S_MAX: Final = 3_600
-
 # The ports of MQTT and Kafka
-SOCKET_CONNECT_S_MAX: Final = 10  # from the connection to an API key
-SOCKET_UNFINISHED_S_MAX: Final = 60  # for the rest of a packet or a request
-SOCKET_NO_ROOM_S_MAX: Final = 30  # for memory and room in the window
-SOCKET_STARVING_MAX: Final = 128  # connections of a protocol that wait for memory
-SOCKET_UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
-SOCKETS_UNSENT_BYTES_MAX: Final = 64 * MIB  # of all connections of a protocol
-SOCKET_CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
-CONNECTIONS_SHOWN_MAX: Final = 1_000  # of the clients of ports, in one answer
-PROXY_HEADER_BYTES_MAX: Final = 4 * KIB  # of the PROXY protocol, version 2
-PROXY_HEADER_S_MAX: Final = 10  # from the connection of a proxy to its whole header
 CERTIFICATE_LOOK_S: Final = 60.0  # how often a port looks whether its certificate is a new one
 
 # MQTT
 MQTT_CONNECTIONS_MAX: Final = 20_000
-MQTT_CONNECT_BYTES_MAX: Final = 128 * KIB
-MQTT_PACKET_BYTES_MAX: Final = MIB
-MQTT_PROPERTIES_MAX: Final = 200  # of one packet
-MQTT_FILTERS_MAX: Final = 1_000  # of one packet
-MQTT_CLIENT_ID_BYTES_MAX: Final = 256
-MQTT_TOPIC_BYTES_MAX: Final = KIB  # of a topic or a filter
-MQTT_LEVELS_MAX: Final = 32
-MQTT_ROUTES_MAX: Final = 100  # in the setting
-MQTT_TOPICS_MAX: Final = 1_000  # with messages; clients make no more by routes
-MQTT_TEXT_CHARACTERS_MAX: Final = 16_000  # of a header that is sent as a text
-MQTT_TOPICS_KNOWN_MAX: Final = 100  # of a connection, whose grants are remembered
-MQTT_ALIASES_MAX: Final = 100  # of a connection
-MQTT_IN_FLIGHT_MAX: Final = 1_000  # unacknowledged messages of a connection, each way
-MQTT_IN_FLIGHT_BYTES_MAX: Final = 4 * MIB  # of a connection, read and not stored yet
-MQTT_KEEP_ALIVE_S_MAX: Final = 3_600
-MQTT_SUBSCRIPTIONS_MAX: Final = 10_000
-MQTT_SHARES_MAX: Final = 1_000  # groups of clients that share a subscription; each reads the log
-MQTT_SESSION_EXPIRY_S_MAX: Final = 30 * 24 * 3_600  # a longer one is lowered
-MQTT_SESSION_BYTES_MAX: Final = 64 * KIB  # of the subscriptions of a session
-MQTT_SESSIONS_BYTES_MAX: Final = 64 * MIB
-MQTT_WILLS_BYTES_MAX: Final = 64 * MIB
-MQTT_SESSION_SWEEP_S: Final = 60  # between two looks for sessions that have expired
-MQTT_COMMIT_S: Final = 1  # from an acknowledgement to the commit
-MQTT_RETAINED_MAX: Final = 200_000  # messages
-MQTT_RETAINED_BYTES_MAX: Final = 64 * MIB
-MQTT_RETAINED_LOOKUPS_MAX: Final = 1_000  # of a connection, that wait
 
 # Kafka
 KAFKA_CONNECTIONS_MAX: Final = 10_000
-KAFKA_FIRST_REQUEST_BYTES_MAX: Final = 8 * KIB  # before an API key has come
-KAFKA_REQUEST_BYTES_MAX: Final = MIB  # of all but Produce
-KAFKA_PRODUCE_BYTES_MAX: Final = 16 * MIB + 64 * KIB
-KAFKA_TRANSACTION_MS_MAX: Final = 900_000  # from its first records to its end
-KAFKA_TRANSACTIONAL_ID_CHARACTERS_MAX: Final = 256
-KAFKA_FETCH_WAIT_MS_MAX: Final = 60_000  # a longer wait is lowered
-KAFKA_TRANSACTIONS_MAX: Final = 10_000  # transactional ids
-KAFKA_IN_FLIGHT_MAX: Final = 32  # requests of a connection that are not answered
-KAFKA_IDLE_S_MAX: Final = 3_600
-KAFKA_WAITING_BYTES_MAX: Final = 128 * MIB  # of what they ask for, in memory
-KAFKA_FETCH_BYTES_MAX: Final = 8 * MIB  # of the records in an answer
-KAFKA_FETCH_PARTITIONS_MAX: Final = 2_000
 KAFKA_PARTITIONS_MAX: Final = 256  # of a topic
-KAFKA_MESSAGE_ELEMENTS_MAX: Final = 10_000  # of all arrays of a request
-KAFKA_GROUPS_MAX: Final = 10_000  # that have members
-KAFKA_GROUP_MEMBERS_MAX: Final = 1_000
-KAFKA_MEMBERS_BYTES_MAX: Final = 64 * MIB  # of all groups
-KAFKA_MEMBER_BYTES: Final = 2 * KIB  # memory of a member beside its metadata, measured
-KAFKA_GROUP_PROTOCOLS_MAX: Final = 10  # ways of assigning that a member supports
-KAFKA_METADATA_BYTES_MAX: Final = 64 * KIB  # of a member, for each of them
-KAFKA_ASSIGNMENT_BYTES_MAX: Final = 256 * KIB  # of a member
-KAFKA_ASSIGNED_SHOWN_MAX: Final = 2_000  # topics and partitions of a member, read in some 4 ms
-KAFKA_SESSION_MS_MIN: Final = 6_000
-KAFKA_SESSION_MS_MAX: Final = 1_800_000
-KAFKA_REBALANCE_MS_MAX: Final = 24 * 3_600_000  # a longer rebalance timeout is lowered
 KAFKA_REBALANCE_DELAY_MS_DEFAULT: Final = 50  # a new group waits so long after each new member,
 KAFKA_REBALANCE_DELAY_MS_MAX: Final = 30_000
-KAFKA_REBALANCE_DELAYS_MAX: Final = 10  # and no longer than so many times that after the first one
-KAFKA_NEW_MEMBER_S_MAX: Final = 300  # for its first generation to begin
 
 # The admin page
 USERS_MAX: Final = 100

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
+from seb_appliance.protocols.syslog import limits as syslog_limits
 from tests.support.kafka_client import NAMED as APIS
 from tests.support.kafka_client import framed, head, request
 from tests.support.mqtt_packets import connect
@@ -51,7 +54,7 @@ def mqtt_attacks(key: str) -> Iterator[tuple[str, bytes]]:
     """After CONNECT, but for the first."""
     greeting = connect(key, 5, "hostile")
     wide, deep = codec.text("+/" * 31 + "#") + b"\1", codec.text("/" * 65_535) + b"\1"
-    most = limits.MQTT_FILTERS_MAX
+    most = mqtt_limits.FILTERS_MAX
     yield "a SUBSCRIBE of 128 KiB before its key", codec.packet(codec.SUBSCRIBE, bytes(1 << 17), 2)
     yield "a thousand filters", greeting + _filters(most)
     yield (
@@ -103,7 +106,7 @@ def http_attacks() -> Iterator[tuple[str, bytes]]:
 def kafka_attacks(key: str) -> Iterator[tuple[str, bytes]]:
     login = request("SaslHandshake", 1, mechanism="PLAIN")
     login += request("SaslAuthenticate", 2, auth_bytes=b"\0user\0" + key.encode())
-    most = limits.KAFKA_MESSAGE_ELEMENTS_MAX
+    most = kafka_limits.MESSAGE_ELEMENTS_MAX
     topics = [{"topic_id": bytes(16), "name": f"t{i}"} for i in range(most - 1)]
     yield "metadata of many topics", login + request("Metadata", 12, topics=topics)
     yield "many small requests", login + request("ApiVersions", 0) * 20_000
@@ -117,7 +120,7 @@ def syslog_attacks() -> Iterator[tuple[str, bytes]]:
     yield "counted messages of one byte", b"1 x" * 40_000
     yield "lines of one byte", b"x\n" * 60_000
     yield "empty lines", b"\r\n" * 200_000
-    yield "carriage returns", b"\r" * limits.SYSLOG_BYTES_MAX
+    yield "carriage returns", b"\r" * syslog_limits.BYTES_MAX
     header = b"<1>1 2026-01-01T00:00:00.000001Z " + b"!" * 48 + b" a b c x\n"
     yield "headers", header * 3_000
     yield "almost a header", (b"<1>1 - " + b"!" * 255 + b" " + b"!" * 49 + b"\n") * 800

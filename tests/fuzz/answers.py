@@ -20,6 +20,7 @@ from seb_appliance.client.records import UnreadableAnswerError, decode_batches, 
 from seb_appliance.errors import CorruptObjectError, StoreError
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.protocols.durable_streams.delivering import is_done
+from seb_appliance.protocols.subscriptions import limits as push_limits
 from seb_appliance.protocols.subscriptions.delivering import retry_after_s
 from seb_appliance.protocols.subscriptions.sending import Answered, DeliveryError, _read
 from seb_appliance.storage.stores import s3_puts
@@ -140,7 +141,7 @@ def check_s3_puts(data: bytes) -> None:
 
 
 async def _answered(parts: Iterator[bytes] | list[bytes]) -> tuple[Answered, bool] | None:
-    reader = asyncio.StreamReader(limit=limits.PUSH_ANSWER_HEAD_BYTES_MAX)
+    reader = asyncio.StreamReader(limit=push_limits.ANSWER_HEAD_BYTES_MAX)
     for part in parts:
         reader.feed_data(part)
     reader.feed_eof()
@@ -158,10 +159,10 @@ def check_receivers(data: bytes) -> None:
         return
     answered = found[0]
     assert (
-        len(answered.body) <= limits.PUSH_ANSWER_BODY_BYTES_MAX + limits.PUSH_ANSWER_HEAD_BYTES_MAX
+        len(answered.body) <= push_limits.ANSWER_BODY_BYTES_MAX + push_limits.ANSWER_HEAD_BYTES_MAX
     )
     rest_s = retry_after_s(answered.headers, _NOW_US)
-    assert rest_s is None or 0 <= rest_s <= limits.PUSH_RETRY_AFTER_S_MAX
+    assert rest_s is None or 0 <= rest_s <= push_limits.RETRY_AFTER_S_MAX
     is_done(bytes(answered.body))
 
 
@@ -169,7 +170,7 @@ def check_retry_after(data: bytes) -> None:
     """Of a receiver, and the Date of a store."""
     text = data.decode("latin-1")
     rest_s = retry_after_s({"retry-after": text}, _NOW_US)
-    assert rest_s is None or 0 <= rest_s <= limits.PUSH_RETRY_AFTER_S_MAX
+    assert rest_s is None or 0 <= rest_s <= push_limits.RETRY_AFTER_S_MAX
     store, _ = _store()
     store._note_date({"date": text})
     assert store.date_ahead_s is None or math.isfinite(store.date_ahead_s)

@@ -36,7 +36,7 @@ from seb_appliance.protocols.durable_streams.subscriptions import (
 )
 from seb_appliance.protocols.go import wire as go
 from seb_appliance.protocols.iceberg.wire import secret_of
-from seb_appliance.protocols.kafka.group_names import group_of, id_of
+from seb_appliance.protocols.kafka.groups.names import group_of, id_of
 from seb_appliance.protocols.kafka.partitions import partition_of, topic_of
 from seb_appliance.protocols.mqtt import sessions
 from seb_appliance.protocols.mqtt.codec import MqttError

@@ -15,8 +15,8 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any, Final, cast
 
-from seb_appliance import limits
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import V4, V5, MqttError
 from seb_appliance.protocols.mqtt.messages.records import (
     check_filter,
@@ -27,6 +27,7 @@ from seb_appliance.protocols.mqtt.messages.records import (
 from seb_appliance.protocols.sockets.introduced import CERTIFICATE, common_name
 from seb_appliance.protocols.sockets.proxy_protocol import ByProxy, Said, Trusted, read_header
 from seb_appliance.protocols.sockets.websocket import WebSocket
+from seb_appliance.protocols.syslog import limits as syslog_limits
 from seb_appliance.protocols.syslog.messages import BadFrameError, Framer
 from seb_appliance.protocols.syslog.messages import read_header as read_syslog
 from tests.fuzz.formats import NUMBERS
@@ -69,7 +70,7 @@ def _properties_again(given: dict[str, Any], kind: int) -> None:
 def _publish(flags: int, body: bytes, version: int) -> None:
     message = codec.read_publish(flags, body, version)
     again = codec.Framer()
-    again.largest = limits.MQTT_PACKET_BYTES_MAX
+    again.largest = mqtt_limits.PACKET_BYTES_MAX
     again.feed(codec.write_publish(message, version, duplicate=bool(flags & 8)))
     first, written = again.next() or (0, b"")
     assert first == codec.PUBLISH << 4 | flags
@@ -324,7 +325,7 @@ def check_syslog(data: bytes) -> None:
     assert _messages(pieces(data)) == (found, is_refused)
     assert all(found)
     framed = b"".join(b"%d %b\n" % (len(one) + 1, one) for one in found)
-    if all(len(one) < limits.SYSLOG_BYTES_MAX for one in found):
+    if all(len(one) < syslog_limits.BYTES_MAX for one in found):
         assert _messages([framed]) == (found, False)
     for one in found:
         check_syslog_header(one)

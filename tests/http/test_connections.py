@@ -7,8 +7,8 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from seb_appliance import limits
 from seb_appliance.protocols.mqtt.codec import Code
+from seb_appliance.protocols.sockets import limits as socket_limits
 from tests.http.test_mqtt_sessions import FOR_AN_HOUR, gone
 from tests.support.mqtt_client import connected, serving
 
@@ -78,7 +78,7 @@ async def test_a_session_of_a_client_that_is_away_is_listed_and_can_be_ended(run
 
 
 async def test_no_more_are_shown_than_so_many(running, monkeypatch):
-    monkeypatch.setattr(limits, "CONNECTIONS_SHOWN_MAX", 1)
+    monkeypatch.setattr(socket_limits, "CONNECTIONS_SHOWN_MAX", 1)
     async with connected(running, client_id="shown-1"), connected(running, client_id="shown-2"):
         for words, most in (("shown-", 2), ("shown-2", 1), ("nobody", 0)):
             answer = await running[0].client.get("/v1/connections", params={"filter": words})

@@ -9,8 +9,10 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.wire.codec import APIS
+from seb_appliance.protocols.sockets import limits as socket_limits
 from tests.support.kafka_client import (
     NAMED,
     api_key,
@@ -261,7 +263,7 @@ async def test_a_request_of_an_impossible_length_ends_the_connection(running, le
 
 async def test_requests_are_small_before_an_api_key(running):
     async with raw(running) as client:
-        length = limits.KAFKA_FIRST_REQUEST_BYTES_MAX
+        length = kafka_limits.FIRST_REQUEST_BYTES_MAX
         client.writer.write(struct.pack(">ihh", length + 1, 18, 3))
         assert await client.is_closed()
     async with raw(running) as client:
@@ -270,8 +272,8 @@ async def test_requests_are_small_before_an_api_key(running):
 
 
 async def test_only_produce_may_be_large(running):
-    most = limits.KAFKA_PRODUCE_BYTES_MAX
-    for key, length in ((0, most + 1), (1, limits.KAFKA_REQUEST_BYTES_MAX + 1)):
+    most = kafka_limits.PRODUCE_BYTES_MAX
+    for key, length in ((0, most + 1), (1, kafka_limits.REQUEST_BYTES_MAX + 1)):
         async with connected(running) as client:
             client.writer.write(struct.pack(">ihh", length, key, 9))
             assert await client.is_closed()
@@ -326,7 +328,7 @@ async def test_who_has_no_api_key_makes_room_for_others(running, monkeypatch):
 
 
 async def test_a_client_without_an_api_key_is_ended(running, monkeypatch):
-    monkeypatch.setattr(limits, "SOCKET_CONNECT_S_MAX", 0.02)
+    monkeypatch.setattr(socket_limits, "CONNECT_S_MAX", 0.02)
     async with raw(running) as client:
         assert await client.is_closed()
 
@@ -340,7 +342,7 @@ async def test_a_request_that_does_not_end_ends_the_connection(running, monkeypa
                 await asyncio.sleep(0)
         served._check()
         assert not served._closing  # there is time left
-        monkeypatch.setattr(limits, "SOCKET_UNFINISHED_S_MAX", 0)
+        monkeypatch.setattr(socket_limits, "UNFINISHED_S_MAX", 0)
         served._check()
         assert await client.is_closed()
 
@@ -350,13 +352,13 @@ async def test_an_idle_connection_is_ended(running, monkeypatch):
         served = list(running[1]._all)[-1]
         served._check()
         assert (await client.call("DescribeCluster"))["error_code"] == 0
-        monkeypatch.setattr(limits, "KAFKA_IDLE_S_MAX", 0)
+        monkeypatch.setattr(kafka_limits, "IDLE_S_MAX", 0)
         served._check()
         assert await client.is_closed()
 
 
 async def test_a_connection_is_read_no_further_while_much_is_in_flight(running, monkeypatch):
-    monkeypatch.setattr(limits, "KAFKA_IN_FLIGHT_MAX", 2)
+    monkeypatch.setattr(kafka_limits, "IN_FLIGHT_MAX", 2)
     await running[0].client.put("/v1/topics/flight", json={"linger_ms": 50})
     async with connected(running) as client:
         served = list(running[1]._all)[-1]
@@ -374,7 +376,7 @@ async def test_a_connection_is_read_no_further_while_much_is_in_flight(running, 
 
 
 async def test_a_client_that_does_not_read_is_read_no_further(running, monkeypatch):
-    monkeypatch.setattr(limits, "SOCKET_UNSENT_BYTES_MAX", 4_096)
+    monkeypatch.setattr(socket_limits, "UNSENT_BYTES_MAX", 4_096)
     await running[0].client.put("/v1/topics/unread", json={})
     async with connected(running) as client:
         for _ in range(16):
@@ -398,7 +400,7 @@ async def test_a_client_that_does_not_read_is_read_no_further(running, monkeypat
 
 
 async def test_a_client_that_takes_nothing_is_cut_off(running, monkeypatch):
-    monkeypatch.setattr(limits, "SOCKET_CLOSE_S_MAX", 0.02)
+    monkeypatch.setattr(socket_limits, "CLOSE_S_MAX", 0.02)
     async with connected(running) as client:
         served = list(running[1]._all)[-1]
         client.writer.transport.pause_reading()

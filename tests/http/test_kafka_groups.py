@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from tests.support import kafka_member
 from tests.support.kafka_client import NAMED, api_key, connected, serving
@@ -321,11 +322,11 @@ async def test_a_member_of_an_older_generation_commits_nothing(running):
 async def test_a_join_that_cannot_be_is_refused(running):
     async with connected(running) as client:
         for given, code in (
-            ({"session_timeout_ms": limits.KAFKA_SESSION_MS_MIN - 1}, 26),
-            ({"session_timeout_ms": limits.KAFKA_SESSION_MS_MAX + 1}, 26),
+            ({"session_timeout_ms": kafka_limits.SESSION_MS_MIN - 1}, 26),
+            ({"session_timeout_ms": kafka_limits.SESSION_MS_MAX + 1}, 26),
             ({"protocols": []}, 23),
             ({"protocols": [{"name": f"p{n}"} for n in range(11)]}, 42),
-            ({"protocols": [{"name": "p", "metadata": bytes(limits.KAFKA_METADATA_BYTES_MAX + 1)}]},
+            ({"protocols": [{"name": "p", "metadata": bytes(kafka_limits.METADATA_BYTES_MAX + 1)}]},
              10),
             ({"member_id": "nobody"}, 25),
         ):  # fmt: skip

@@ -9,6 +9,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.wire.framing import Framer
 from tests.http.test_kafka_transactions import begun, committed
@@ -77,7 +78,7 @@ async def test_names_that_are_too_long_are_refused_and_not_remembered(running):
         assert answer["error_code"] == ErrorCode.INVALID_GROUP_ID
         answer = await client.call("Metadata", topics=[{"name": long}])
         assert answer["topics"][0]["error_code"] == ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        name = "t" * (limits.KAFKA_TRANSACTIONAL_ID_CHARACTERS_MAX + 1)
+        name = "t" * (kafka_limits.TRANSACTIONAL_ID_CHARACTERS_MAX + 1)
         answer = await client.call("InitProducerId", transactional_id=name)
         assert answer["error_code"] == ErrorCode.INVALID_REQUEST
     assert running[1].coordinator.counts.groups == 0
@@ -86,7 +87,7 @@ async def test_names_that_are_too_long_are_refused_and_not_remembered(running):
 async def test_nothing_is_reserved_before_an_api_key(running):
     used = running[0].appliance.broker.pending.used
     async with raw(running) as client:
-        client.writer.write(framed(bytes(limits.KAFKA_FIRST_REQUEST_BYTES_MAX))[:-1])
+        client.writer.write(framed(bytes(kafka_limits.FIRST_REQUEST_BYTES_MAX))[:-1])
         client.send("ApiVersions", 3)
     async with connected(running) as other:
         assert (await other.call("DescribeCluster"))["error_code"] == 0
@@ -139,7 +140,7 @@ async def test_fetches_of_many_partitions_wait_while_there_is_memory(running, mo
 
 
 async def test_a_fetch_waits_no_longer_than_a_minute(running, monkeypatch):
-    monkeypatch.setattr(limits, "KAFKA_FETCH_WAIT_MS_MAX", 10)
+    monkeypatch.setattr(kafka_limits, "FETCH_WAIT_MS_MAX", 10)
     await running[0].client.put("/v1/topics/quiet", json={})
     async with connected(running) as client:
         answer = await client.call("Fetch", 12, **of(("quiet", 0, 0), max_wait_ms=2**31 - 1))

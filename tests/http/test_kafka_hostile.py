@@ -12,9 +12,11 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.connection import Connection
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.wire.codec import APIS, codec
+from seb_appliance.protocols.sockets import limits as socket_limits
 from tests.fuzz.kafka_requests import message_of
 from tests.support.kafka_client import (
     NAMED,
@@ -189,7 +191,7 @@ async def test_a_leader_of_many_members_is_told_of_them_if_there_is_memory(runni
     """Each connection that names it gets the same long answer, and may leave it untaken."""
     reading = running[0].appliance.broker.reading
     given = {"group_id": "large", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
-    given["protocols"] = [{"name": "range", "metadata": b"x" * limits.KAFKA_METADATA_BYTES_MAX}]
+    given["protocols"] = [{"name": "range", "metadata": b"x" * kafka_limits.METADATA_BYTES_MAX}]
     given["protocol_type"] = "consumer"
     async with contextlib.AsyncExitStack() as stack:
         members = [await stack.enter_async_context(connected(running)) for _ in range(4)]
@@ -197,7 +199,7 @@ async def test_a_leader_of_many_members_is_told_of_them_if_there_is_memory(runni
             one.send("JoinGroup", 3, **given)
         (leader,) = [one for one in [await one.answer() for one in members] if one["members"]]
         assert len(leader["members"]) == 4
-        monkeypatch.setattr(reading, "limit", 3 * limits.KAFKA_METADATA_BYTES_MAX)
+        monkeypatch.setattr(reading, "limit", 3 * kafka_limits.METADATA_BYTES_MAX)
         members[0].send("JoinGroup", 3, **given, member_id=leader["member_id"])
         assert await members[0].is_closed()
         assert reading.used == 0
@@ -212,12 +214,12 @@ async def test_an_answer_in_one_piece_needs_memory_where_it_is_large(running, mo
         joined = await client.call("JoinGroup", 3, **given, protocol_type="consumer")
         asked = {name: joined[name] for name in ("generation_id", "member_id")}
         asked["group_id"] = "assigned"
-        most = b"x" * limits.KAFKA_ASSIGNMENT_BYTES_MAX
+        most = b"x" * kafka_limits.ASSIGNMENT_BYTES_MAX
         given = [{"member_id": joined["member_id"], "assignment": most}]
         answer = await client.call("SyncGroup", 3, **asked, assignments=given)
         assert answer["assignment"] == most
         assert reading.used == 0
-        monkeypatch.setattr(reading, "limit", limits.KAFKA_ASSIGNMENT_BYTES_MAX)
+        monkeypatch.setattr(reading, "limit", kafka_limits.ASSIGNMENT_BYTES_MAX)
         client.send("SyncGroup", 3, **asked)
         assert await client.is_closed()
 
@@ -318,7 +320,7 @@ async def test_a_request_that_finds_no_memory_for_long_ends_its_connection(runni
         before = running[1].refusals
         client.writer.write(request("Produce", **to("orders", made(Sent(b"x" * limits.MIB)))))
         await _starved(running)
-        monkeypatch.setattr(limits, "SOCKET_NO_ROOM_S_MAX", 0)
+        monkeypatch.setattr(socket_limits, "NO_ROOM_S_MAX", 0)
         assert await client.is_closed()
         assert running[1].refusals == before + 1
     await _settled(running)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka import stalling
 from tests.support.kafka_client import serving, to
 from tests.support.kafka_member import Client, connected
@@ -91,7 +91,7 @@ async def test_an_assignment_of_another_kind_is_null(running, assignment):
 
 
 async def test_an_assignment_has_so_many_topics_or_is_not_shown(running):
-    most = limits.KAFKA_ASSIGNED_SHOWN_MAX // 2  # each has one partition
+    most = kafka_limits.ASSIGNED_SHOWN_MAX // 2  # each has one partition
     for count in (most, most + 1):
         async with client(running, "c") as member:
             await member.join(f"many-{count}", ["orders"], {f"t{n}": [0] for n in range(count)})

@@ -10,8 +10,10 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits, zstd
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.records.reading import read_batches
+from seb_appliance.protocols.sockets import limits as socket_limits
 from tests.support.kafka_client import api_key, connected, of, offsets, serving, to, values
 from tests.unit.protocols.kafka.record_sets import (
     ATTRIBUTES_AT,
@@ -242,7 +244,7 @@ async def test_records_that_find_no_room_wait_for_it_and_are_refused_in_the_end(
         monkeypatch.setattr(pending, "limit", 0)
         part = await client.produce(topic, made(Sent()), timeout_ms=150)
         assert part["error_code"] == ErrorCode.REQUEST_TIMED_OUT
-        monkeypatch.setattr(limits, "SOCKET_NO_ROOM_S_MAX", 0)
+        monkeypatch.setattr(socket_limits, "NO_ROOM_S_MAX", 0)
         part = await client.produce(topic, made(Sent()), timeout_ms=2**31 - 1)
         assert part["error_code"] == ErrorCode.REQUEST_TIMED_OUT
         monkeypatch.undo()
@@ -355,7 +357,7 @@ async def test_fetch_sessions_are_refused_cleanly_and_answers_are_whole(running,
 
 
 async def test_a_fetch_of_too_many_partitions_is_refused(running, topic, monkeypatch):
-    monkeypatch.setattr(limits, "KAFKA_FETCH_PARTITIONS_MAX", 2)
+    monkeypatch.setattr(kafka_limits, "FETCH_PARTITIONS_MAX", 2)
     async with connected(running) as client:
         asked = [(topic, index, 0) for index in range(3)]
         answer = await client.call("Fetch", 12, **of(*asked))
@@ -367,7 +369,7 @@ async def test_a_fetch_takes_no_more_than_so_much(running, topic, monkeypatch):
     async with connected(running) as client:
         for _ in range(3):
             await client.produce(topic, made(Sent(b"x" * 100_000)))
-        monkeypatch.setattr(limits, "KAFKA_FETCH_BYTES_MAX", 150_000)
+        monkeypatch.setattr(kafka_limits, "FETCH_BYTES_MAX", 150_000)
         assert len(values(await client.fetch(topic))) == 1
         monkeypatch.undo()
         assert len(values(await client.fetch(topic))) == 3

@@ -8,6 +8,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from tests.support.kafka_client import NAMED, api_key, connected, serving, values
 from tests.support.kafka_producer import Producer, begun, committed
@@ -115,7 +116,7 @@ async def test_a_transaction_that_takes_too_long_is_aborted_and_its_producer_fen
                 await asyncio.sleep(0)
         assert await producer.end(commits=True) == ErrorCode.PRODUCER_FENCED
         assert values(await client.fetch(topic)) == []
-        for bad in (0, -1, limits.KAFKA_TRANSACTION_MS_MAX + 1):
+        for bad in (0, -1, kafka_limits.TRANSACTION_MS_MAX + 1):
             answer = await client.call(
                 "InitProducerId", transactional_id="slow", transaction_timeout_ms=bad
             )

@@ -11,8 +11,10 @@ import pytest_asyncio
 from seb_appliance import limits
 from seb_appliance.errors import ConfigurationError, OverloadedError
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, Publish
 from seb_appliance.protocols.mqtt.listening import Mqtt
+from seb_appliance.protocols.sockets import limits as socket_limits
 from tests.support.appliance import running_appliance
 from tests.support.mqtt_client import connected, raw, read_any, serving
 from tests.support.mqtt_packets import connect, subscribe
@@ -317,7 +319,7 @@ async def test_a_message_that_finds_no_room_for_long_ends_the_connection(running
     appends = type(running[0].appliance.broker.appends)
     monkeypatch.setattr(appends, "transact", append)
     monkeypatch.setattr(appends, "append_nowait", lambda *_: False)
-    monkeypatch.setattr(limits, "SOCKET_NO_ROOM_S_MAX", 0)
+    monkeypatch.setattr(socket_limits, "NO_ROOM_S_MAX", 0)
     async with connected(running) as client:
         client.publish("room", b"1")
         first, body = await client.packet()
@@ -368,11 +370,11 @@ async def test_many_filters_of_one_packet_are_answered_in_order(running):
 
 
 async def test_a_client_that_sends_nothing_is_ended(running, monkeypatch):
-    monkeypatch.setattr(limits, "SOCKET_CONNECT_S_MAX", 0.02)
+    monkeypatch.setattr(socket_limits, "CONNECT_S_MAX", 0.02)
     async with raw(running) as silent:
         assert await silent.packet() == (0, b"")
-    monkeypatch.setattr(limits, "SOCKET_CONNECT_S_MAX", 10)
-    monkeypatch.setattr(limits, "MQTT_KEEP_ALIVE_S_MAX", 0.02)
+    monkeypatch.setattr(socket_limits, "CONNECT_S_MAX", 10)
+    monkeypatch.setattr(mqtt_limits, "KEEP_ALIVE_S_MAX", 0.02)
     async with raw(running, 4) as silent:
         silent.send(connect(running[0].admin_key, 4, keep_alive_s=0))
         assert (await silent.packet())[0] == 0x20
@@ -380,7 +382,7 @@ async def test_a_client_that_sends_nothing_is_ended(running, monkeypatch):
 
 
 async def test_a_packet_that_does_not_end_ends_the_connection(running, monkeypatch):
-    monkeypatch.setattr(limits, "SOCKET_UNFINISHED_S_MAX", 0.02)
+    monkeypatch.setattr(socket_limits, "UNFINISHED_S_MAX", 0.02)
     async with connected(running) as client:
         client.send(b"\x32\x7f\0")
         first, body = await client.packet()
@@ -388,7 +390,7 @@ async def test_a_packet_that_does_not_end_ends_the_connection(running, monkeypat
 
 
 async def test_connections_and_unfinished_messages_are_bounded(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_IN_FLIGHT_MAX", 2)
+    monkeypatch.setattr(mqtt_limits, "IN_FLIGHT_MAX", 2)
     async with connected(running) as client:
         for packet_id in (1, 2, 3):
             client.publish("open", b"", qos=2, packet_id=packet_id)
@@ -408,7 +410,7 @@ async def test_connack_names_what_this_server_lacks(running):
         _, body = await client.packet()
         told = read_any(codec.Reader(body[2:]))
         assert "shared_available" not in told  # they are
-        assert told["session_expiry"] == limits.MQTT_SESSION_EXPIRY_S_MAX
+        assert told["session_expiry"] == mqtt_limits.SESSION_EXPIRY_S_MAX
         assert told["assigned_client_id"].startswith("seb-")
         assert told["user_properties"] == [("Seb-Durability", "memory")]
 
@@ -458,7 +460,7 @@ async def test_who_has_no_api_key_yet_takes_no_room_of_those_who_have(running):
 
 
 async def test_a_connection_is_read_no_further_while_much_is_in_flight(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_IN_FLIGHT_BYTES_MAX", 1)
+    monkeypatch.setattr(mqtt_limits, "IN_FLIGHT_BYTES_MAX", 1)
     async with connected(running, 4) as client:
         for number in range(1, 11):
             client.publish("slowly", b"x", packet_id=number)
@@ -467,7 +469,7 @@ async def test_a_connection_is_read_no_further_while_much_is_in_flight(running, 
 
 
 async def test_a_client_that_takes_nothing_is_cut_off(running, monkeypatch):
-    monkeypatch.setattr(limits, "SOCKET_CLOSE_S_MAX", 0.02)
+    monkeypatch.setattr(socket_limits, "CLOSE_S_MAX", 0.02)
     async with connected(running, client_id="deaf") as client:
         client.writer.transport.pause_reading()
         (served,) = [one for one in running[1]._all if one.client_id == "deaf"]

@@ -8,10 +8,10 @@ from ipaddress import ip_network
 import pytest
 import pytest_asyncio
 
-from seb_appliance import limits
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.proxy_protocol import Trusted
 from seb_appliance.protocols.sockets.websocket import carrying
 from tests.http.test_connections import listed
@@ -144,7 +144,7 @@ async def test_what_comes_with_the_header_and_what_is_cut_is_taken(running):
 async def test_a_trusted_proxy_that_sends_no_header_in_time_is_cut_off(running, monkeypatch):
     async with raw(running) as client:
         assert await connack(client, running[0].admin_key) is None
-    monkeypatch.setattr(limits, "PROXY_HEADER_S_MAX", 0.05)
+    monkeypatch.setattr(socket_limits, "PROXY_S_MAX", 0.05)
     async with raw(running) as client:
         client.send(b"PROXY ")
         assert await client.packet() == (0, b"")

@@ -8,8 +8,8 @@ import shutil
 import pytest
 import pytest_asyncio
 
-from seb_appliance import limits
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code
 from seb_appliance.protocols.mqtt.sending.retained import Retained
 from seb_appliance.storage.stores.memory import MemoryStore
@@ -101,16 +101,16 @@ async def test_a_retained_message_keeps_its_properties_and_expires(running):
 
 
 async def test_retained_messages_are_bounded(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_RETAINED_MAX", running[1].retained.count)
+    monkeypatch.setattr(mqtt_limits, "RETAINED_MAX", running[1].retained.count)
     async with connected(running) as client:
         client.publish("one/more", b"x", retain=True)
         assert (await client.packet())[1][2] == Code.QUOTA
-        monkeypatch.setattr(limits, "MQTT_RETAINED_MAX", 1_000)
+        monkeypatch.setattr(mqtt_limits, "RETAINED_MAX", 1_000)
         monkeypatch.setattr(running[1].retained._room, "limit", 0)
         client.publish("one/more", b"x", retain=True)
         assert (await client.packet())[1][2] == Code.QUOTA
         monkeypatch.undo()
-        monkeypatch.setattr(limits, "MQTT_RETAINED_LOOKUPS_MAX", 0)
+        monkeypatch.setattr(mqtt_limits, "RETAINED_LOOKUPS_MAX", 0)
         client.send(codec.packet(codec.SUBSCRIBE, b"\0\1\0" + codec.text("a") + b"\1", 2))
         assert (await client.packet())[1][-1] == Code.QUOTA
 
@@ -130,7 +130,7 @@ async def test_what_others_store_as_retained_messages_is_bounded(running, monkey
         assert retained._room.used <= 2 * retained._room.limit
         assert retained._room.refusals > refusals
         monkeypatch.undo()
-        monkeypatch.setattr(limits, "MQTT_RETAINED_MAX", retained.count // 2)
+        monkeypatch.setattr(mqtt_limits, "RETAINED_MAX", retained.count // 2)
         body = {"records": [{"key": "flood/0", "value": "newer"}]}
         await running[0].client.post("/v1/topics/mqtt-retained/records", json=body)
         assert await found(running, "flood/0") == {}

@@ -7,7 +7,7 @@ import shutil
 import pytest
 import pytest_asyncio
 
-from seb_appliance import limits
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.http.test_mqtt import api_key
@@ -201,7 +201,7 @@ async def test_a_topic_that_is_deleted_ends_no_connection_and_may_be_made_again(
 
 async def test_clients_make_no_more_topics_than_so_many(running, monkeypatch):
     await publish(running, "plant/there", b"1")
-    monkeypatch.setattr(limits, "MQTT_TOPICS_MAX", 1)
+    monkeypatch.setattr(mqtt_limits, "TOPICS_MAX", 1)
     async with connected(running) as client:
         client.publish("plant/more", b"1")
         first, body = await client.packet()

@@ -8,9 +8,9 @@ import shutil
 import pytest
 import pytest_asyncio
 
-from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, Publish
 from seb_appliance.protocols.mqtt.sessions import _NOBODY
 from seb_appliance.storage.stores.memory import MemoryStore
@@ -106,7 +106,7 @@ async def test_what_was_not_acknowledged_is_sent_again_with_dup_and_the_rest_is_
 
 
 async def test_a_session_comes_back_on_a_new_machine(tmp_path, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_COMMIT_S", 0)
+    monkeypatch.setattr(mqtt_limits, "COMMIT_S", 0)
     store = MemoryStore()
     async with serving(tmp_path / "a", store=store) as first:
         async with connected(first, client_id="burnt", **kept()) as client:
@@ -161,7 +161,7 @@ async def test_a_session_that_somebody_else_wrote_does_not_prevent_the_start(tmp
 
 
 async def test_sessions_that_somebody_else_wrote_are_bounded(tmp_path, monkeypatch):
-    store, large = MemoryStore(), 5 * limits.MQTT_SESSION_BYTES_MAX
+    store, large = MemoryStore(), 5 * mqtt_limits.SESSION_BYTES_MAX
     async with serving(tmp_path, store=store) as (seb, _):
         for number in range(20):
             value = {"expiry_s": 3_600, "filters": [], "routes": []}
@@ -171,7 +171,7 @@ async def test_sessions_that_somebody_else_wrote_are_bounded(tmp_path, monkeypat
             answer = await seb.client.post("/v1/topics/mqtt-sessions/records", json=body)
             assert answer.status_code == 201
     with monkeypatch.context() as small:
-        small.setattr(limits, "MQTT_SESSIONS_BYTES_MAX", 2_700)
+        small.setattr(mqtt_limits, "SESSIONS_BYTES_MAX", 2_700)
         async with serving(tmp_path, store=store) as both:
             assert both[1].sessions.count == 5
     async with serving(tmp_path, store=store) as both:
@@ -353,7 +353,7 @@ async def test_messages_that_are_not_released_take_a_share_of_memory(running, mo
 
 
 async def test_the_subscriptions_of_a_session_are_bounded(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_SESSION_BYTES_MAX", 200)
+    monkeypatch.setattr(mqtt_limits, "SESSION_BYTES_MAX", 200)
     async with connected(running, client_id="greedy", **kept()) as client:
         await client.subscribe("a")
         client.send(codec.packet(codec.SUBSCRIBE, b"\0\1\0" + codec.text("b" * 200) + b"\1", 2))
@@ -462,7 +462,7 @@ async def test_wills_are_bounded_by_their_bytes(running, monkeypatch):
 
 
 async def test_a_commit_on_its_way_does_not_refuse_a_subscription(running, monkeypatch):
-    monkeypatch.setattr(limits, "MQTT_COMMIT_S", 3_600)
+    monkeypatch.setattr(mqtt_limits, "COMMIT_S", 3_600)
     logs, broker = running[1].logs, running[0].appliance.broker
     commit_of, admitted = logs.commit, []
 

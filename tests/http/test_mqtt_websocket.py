@@ -21,8 +21,8 @@ from wsproto.events import (
     TextMessage,
 )
 
-from seb_appliance import limits
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.websocket import carrying
 from tests.http.test_connections import listed
 from tests.support.mqtt_client import Client, connected, serving
@@ -227,7 +227,7 @@ async def test_a_connection_that_answered_before_is_not_closed_as_idle(running):
 
 
 async def test_a_subscriber_that_takes_nothing_is_bounded(running, monkeypatch):
-    monkeypatch.setattr(limits, "SOCKET_UNSENT_BYTES_MAX", 10_000)
+    monkeypatch.setattr(socket_limits, "UNSENT_BYTES_MAX", 10_000)
     async with (
         by_websocket(running, client_id="deaf") as deaf,
         connected(running, client_id="loud") as loud,

@@ -9,8 +9,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from seb_appliance import limits, setting_sources
+from seb_appliance import setting_sources
 from seb_appliance.errors import ConfigurationError
+from seb_appliance.protocols.durable_streams import limits as stream_limits
 from tests.support.appliance import running_appliance
 from tests.support.lanes import Lane, masked
 
@@ -165,7 +166,7 @@ async def test_a_live_reader_gets_the_spaces_that_lines_begin_with(seb):
         {"stream-forked-from": "nowhere"},
         {"stream-forked-from": "/v1/stream/../x"},
         {"content-type": "no type"},
-        {"content-type": f"text/{'x' * limits.STREAM_CONTENT_TYPE_CHARACTERS_MAX}"},
+        {"content-type": f"text/{'x' * stream_limits.CONTENT_TYPE_CHARACTERS_MAX}"},
     ],
 )
 async def test_a_header_that_means_nothing_is_refused(seb, headers: dict[str, str]):
@@ -176,7 +177,7 @@ async def test_a_header_that_means_nothing_is_refused(seb, headers: dict[str, st
 
 async def test_a_stream_seq_that_is_too_long_is_refused_and_one_that_is_not_is_taken(seb):
     await seb.client.put("/v1/stream/in-order", headers=TEXT)
-    longest = "x" * limits.STREAM_SEQ_CHARACTERS_MAX
+    longest = "x" * stream_limits.SEQ_CHARACTERS_MAX
     for seq, status in ((longest + "x", 400), (longest, 204)):
         headers = {**TEXT, "stream-seq": seq}
         answer = await seb.client.post("/v1/stream/in-order", headers=headers, content=b"x")

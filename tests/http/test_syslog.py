@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance import limits
 from seb_appliance.errors import ConfigurationError, OverloadedError
 from seb_appliance.protocols.sockets.listening import Tls, tls_context
+from seb_appliance.protocols.syslog import limits as syslog_limits
 from seb_appliance.protocols.syslog.listening import Syslog
 from seb_appliance.protocols.syslog.messages import AT_ONCE
 from tests.support.appliance import running_appliance
@@ -144,7 +144,7 @@ async def test_a_hostile_sender_is_cut_off_and_a_good_one_is_served(seb):
         for hostile in (
             b"9999999 x",
             b"1234567x",
-            b"<1>" + b"x" * 2 * limits.SYSLOG_BYTES_MAX,
+            b"<1>" + b"x" * 2 * syslog_limits.BYTES_MAX,
         ):
             with contextlib.suppress(ConnectionError):
                 await send(syslog, hostile)
@@ -154,7 +154,7 @@ async def test_a_hostile_sender_is_cut_off_and_a_good_one_is_served(seb):
 
 
 async def test_one_address_has_so_many_connections_and_no_more(seb, monkeypatch):
-    monkeypatch.setattr(limits, "SYSLOG_CONNECTIONS_PER_ADDRESS_MAX", 2)
+    monkeypatch.setattr(syslog_limits, "CONNECTIONS_PER_ADDRESS_MAX", 2)
     async with listening(seb, "logs.many") as syslog:
         opened = [await asyncio.open_connection("127.0.0.1", syslog.port) for _ in range(3)]
         assert await opened[2][0].read() == b""
@@ -165,7 +165,7 @@ async def test_one_address_has_so_many_connections_and_no_more(seb, monkeypatch)
 
 
 async def test_a_message_that_does_not_end_ends_the_connection(seb, monkeypatch):
-    monkeypatch.setattr(limits, "SYSLOG_UNFINISHED_S_MAX", 0.05)
+    monkeypatch.setattr(syslog_limits, "UNFINISHED_S_MAX", 0.05)
     async with listening(seb, "logs.slow") as syslog:
         reader, writer = await asyncio.open_connection("127.0.0.1", syslog.port)
         writer.write(b"<13>unfinished")

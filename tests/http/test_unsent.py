@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.protocols.sockets import limits as socket_limits
 from tests.support.mqtt_client import connected, serving
 from tests.support.mqtt_packets import connect, subscribe
 
@@ -137,7 +138,7 @@ async def test_who_has_taken_nothing_for_long_makes_room_for_a_client_of_its_key
 ):
     async with full_share(running, room) as (loud, reader, owner):
         await reader.subscribe("large", 0)
-        monkeypatch.setattr(limits, "SOCKET_NO_ROOM_S_MAX", 0)
+        monkeypatch.setattr(socket_limits, "NO_ROOM_S_MAX", 0)
         open_before = len(running[1]._all)
         await loud.stores("large", LARGE)
         await until(lambda: room.has_room(owner, len(LARGE)))

@@ -27,6 +27,7 @@ from seb_appliance.errors import (
     BadNameError,
     BadParameterError,
 )
+from seb_appliance.protocols.durable_streams import limits as stream_limits
 from seb_appliance.protocols.durable_streams.contents import byte_parts, event_data, json_parts
 from seb_appliance.protocols.durable_streams.wire import (
     CLOSED,
@@ -98,8 +99,8 @@ def _begin(asked: Asked, view: StreamView) -> int:
 def _request(offset: int) -> ReadRequest:
     return ReadRequest(
         From(offset=offset),
-        max_records=limits.STREAM_READ_RECORDS,
-        max_bytes=limits.STREAM_READ_BYTES,
+        max_records=stream_limits.READ_RECORDS,
+        max_bytes=stream_limits.READ_BYTES,
     )
 
 
@@ -205,7 +206,7 @@ async def read(ctx: RequestContext) -> object:
     headers: Headers = []
     if asked.live:
         if offset >= view.log_end_offset and not view.state.closed:
-            waiting = ctx.broker.streams.wait(view, offset, limits.STREAM_POLL_S, ctx.call.owner)
+            waiting = ctx.broker.streams.wait(view, offset, stream_limits.POLL_S, ctx.call.owner)
             view = await unless_gone(waiting, ctx.request, waits=True)
         cursor = Cursors(ctx.options.now_s, ctx.options.random_up_to).after(asked.cursor)
         headers.append((CURSOR, str(cursor).encode()))
@@ -254,7 +255,7 @@ class LiveStream(LiveAnswer[Follower]):
         self._shape = f"stream {self._json} {self._in_base64}"
         self._told_end = False  # that it has reached the log end
         self._is_closed = False
-        self._until_s = cursors.now_s() + limits.STREAM_LIVE_S
+        self._until_s = cursors.now_s() + stream_limits.LIVE_S
 
     @property
     def _begins(self) -> Headers:

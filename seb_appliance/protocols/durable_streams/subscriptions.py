@@ -27,6 +27,7 @@ from seb_appliance.broker.streams.admission import StreamAppend
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.errors import BadRequestError, SebError
+from seb_appliance.protocols.durable_streams import limits as stream_limits
 from seb_appliance.protocols.durable_streams.wire import PREFIX, offset_token, path_of, topic_of
 from seb_appliance.protocols.subscriptions.sending import DeliveryError
 
@@ -42,7 +43,7 @@ class Webhook(msgspec.Struct, frozen=True):
 _Paths = Annotated[tuple[str, ...], msgspec.Meta(max_length=limits.FOLLOWED_TOPICS_MAX)]
 _Lease = Annotated[
     int,
-    msgspec.Meta(ge=limits.STREAM_LEASE_MS_MIN, le=limits.STREAM_LEASE_MS_MAX),
+    msgspec.Meta(ge=stream_limits.LEASE_MS_MIN, le=stream_limits.LEASE_MS_MAX),
 ]
 
 
@@ -319,9 +320,9 @@ class Subscription:
         self.failures, self.failure = self.failures + 1, why
         if self.wake is wake:
             self.wake = None
-        pause_s = limits.STREAM_WAKE_PAUSE_S_MIN * 2 ** min(self.failures - 1, 10)
+        pause_s = stream_limits.WAKE_PAUSE_S_MIN * 2 ** min(self.failures - 1, 10)
         jitter = 1 + _JITTER * (2 * self._tools.random() - 1)
-        self._not_before_s = self._now_s() + jitter * min(pause_s, limits.STREAM_WAKE_PAUSE_S_MAX)
+        self._not_before_s = self._now_s() + jitter * min(pause_s, stream_limits.WAKE_PAUSE_S_MAX)
 
     async def _tell(self, wake: Wake) -> None:
         """Append to the wake stream. Raises what an append raises."""

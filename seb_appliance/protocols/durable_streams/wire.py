@@ -64,6 +64,7 @@ from seb_appliance.errors import (
     TopicNotFoundError,
     UnauthenticatedError,
 )
+from seb_appliance.protocols.durable_streams import limits as stream_limits
 
 PREFIX: Final = b"/v1/stream/"
 RESERVED: Final = "__ds"  # the first part of paths that are no streams
@@ -77,10 +78,10 @@ _SAFE: Final = "~:@!$&'()*+,;=/"
 def topic_of(raw_path: bytes) -> str:
     """The topic of a stream's path, as it came. Raises BadNameError."""
     given = raw_path.removeprefix(PREFIX)
-    if given == raw_path or not given or len(given) > limits.STREAM_PATH_CHARACTERS_MAX:
+    if given == raw_path or not given or len(given) > stream_limits.PATH_CHARACTERS_MAX:
         raise BadNameError(
             f"A stream's path must be {PREFIX.decode()} and 1 to "
-            f"{limits.STREAM_PATH_CHARACTERS_MAX} characters."
+            f"{stream_limits.PATH_CHARACTERS_MAX} characters."
         )
     words = [_word(part) for part in given.split(b"/")]
     if words[0] == RESERVED:
@@ -149,11 +150,11 @@ class Cursors:
     def after(self, given: str | None) -> int:
         """The cursor of now, or one ahead of what the reader sent: it never gets that again, nor
         what a cache keeps under it."""
-        now = (int(self.now_s()) - _EPOCH_S) // limits.CURSOR_INTERVAL_S
+        now = (int(self.now_s()) - _EPOCH_S) // stream_limits.CURSOR_INTERVAL_S
         if given is None or not _CURSOR.fullmatch(given) or int(given) < now:
             return now
-        jitter_s = self.random_up_to(limits.CURSOR_JITTER_S_MAX)
-        return int(given) + -(-jitter_s // limits.CURSOR_INTERVAL_S)
+        jitter_s = self.random_up_to(stream_limits.CURSOR_JITTER_S_MAX)
+        return int(given) + -(-jitter_s // stream_limits.CURSOR_INTERVAL_S)
 
 
 Given = dict[bytes, bytes]
@@ -182,10 +183,10 @@ def wanted_append(given: Given, owner: str) -> StreamAppend:
     seq = given.get(b"stream-seq")
     text = None if seq is None else seq.decode("latin-1")
     if text is not None and (
-        len(text) > limits.STREAM_SEQ_CHARACTERS_MAX or not _VISIBLE.fullmatch(text)
+        len(text) > stream_limits.SEQ_CHARACTERS_MAX or not _VISIBLE.fullmatch(text)
     ):
         raise BadParameterError(
-            f"Stream-Seq must have 1 to {limits.STREAM_SEQ_CHARACTERS_MAX} visible ASCII "
+            f"Stream-Seq must have 1 to {stream_limits.SEQ_CHARACTERS_MAX} visible ASCII "
             "characters."
         )
     producer = producer_of(given, owner)
@@ -197,7 +198,7 @@ def content_type(given: Given) -> str | None:
     text = given.get(b"content-type", b"").decode("latin-1").strip()
     if not text:
         return None
-    too_long = len(text) > limits.STREAM_CONTENT_TYPE_CHARACTERS_MAX
+    too_long = len(text) > stream_limits.CONTENT_TYPE_CHARACTERS_MAX
     if too_long or not _CONTENT_TYPE.fullmatch(text):
         raise BadParameterError(f"{text[:100]!r} is not a content type.")
     return text

@@ -17,6 +17,7 @@ from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import NO_QUOTAS
 from seb_appliance.errors import SebError, UnauthenticatedError
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.apis.connecting import take_token
 from seb_appliance.protocols.kafka.reading import HEAD, RequestReader
 from seb_appliance.protocols.kafka.requests import HANDLERS, Request, Standing
@@ -144,7 +145,7 @@ class Connection(PacketConnection[Frame]):
 
     @property
     def _is_busy(self) -> bool:
-        return self._holding is not None or len(self._requests) >= limits.KAFKA_IN_FLIGHT_MAX
+        return self._holding is not None or len(self._requests) >= kafka_limits.IN_FLIGHT_MAX
 
     def _pause_in_debt(self) -> None:
         """Of a quota of the API key: what exceeds it makes the client wait, not fail."""
@@ -315,7 +316,7 @@ class Connection(PacketConnection[Frame]):
         requests = self._requests
         if request is self._holding:
             self.go_on()
-        was_full = len(requests) >= limits.KAFKA_IN_FLIGHT_MAX
+        was_full = len(requests) >= kafka_limits.IN_FLIGHT_MAX
         while requests and requests[0].is_answered:
             self._send(requests.popleft())
         if was_full and not self._closing:
@@ -381,4 +382,4 @@ class Connection(PacketConnection[Frame]):
             self.close()
 
     def _is_idle(self, silent_s: float) -> bool:
-        return silent_s >= limits.KAFKA_IDLE_S_MAX and not self._requests
+        return silent_s >= kafka_limits.IDLE_S_MAX and not self._requests

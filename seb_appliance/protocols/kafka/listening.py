@@ -30,6 +30,7 @@ from seb_appliance.protocols.kafka.groups.telling import KnownMembers
 from seb_appliance.protocols.kafka.requests import HANDLERS
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import APIS
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.connected import Connected
 from seb_appliance.protocols.sockets.port import Port
 
@@ -66,9 +67,11 @@ class Kafka(Server, Port[Connection]):
             room=broker.shares.declare(
                 "kafka_connections", limits.KAFKA_CONNECTIONS_MAX, "Kafka connections"
             ),
-            starving=broker.shares.declare("kafka_starving", limits.SOCKET_STARVING_MAX, waiting),
+            starving=broker.shares.declare("kafka_starving", socket_limits.STARVING_MAX, waiting),
             unsent=broker.shares.declare(
-                "kafka_unsent", limits.SOCKETS_UNSENT_BYTES_MAX, "bytes not taken by Kafka clients"
+                "kafka_unsent",
+                socket_limits.ALL_UNSENT_BYTES_MAX,
+                "bytes not taken by Kafka clients",
             ),
         )
         Server.__init__(

@@ -23,6 +23,7 @@ from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.clock import Timer
 from seb_appliance.errors import SebError
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError
 from seb_appliance.protocols.kafka.records.incoming import SEQUENCES
 from seb_appliance.protocols.kafka.transactional_ids import (
@@ -47,7 +48,7 @@ class _Open:
 
     used_s: float
     holder: Holder | None = None
-    timeout_s: float = limits.KAFKA_TRANSACTION_MS_MAX / 1000
+    timeout_s: float = kafka_limits.TRANSACTION_MS_MAX / 1000
     held: Held | None = None
     timer: Timer | None = None
     ended: bool | None = None
@@ -85,7 +86,7 @@ class Transactions:
         self._new_producer_id = new_producer_id
         self._by_id = dict[Place, _Open]()
         self.room = broker.shares.declare(
-            "kafka_transactions", limits.KAFKA_TRANSACTIONS_MAX, "Kafka transactional ids"
+            "kafka_transactions", kafka_limits.TRANSACTIONS_MAX, "Kafka transactional ids"
         )
         self.committed = self.aborted = 0
         self._is_closed = False
@@ -105,8 +106,8 @@ class Transactions:
         """A producer begins with the id: an older one with it is fenced, and its transaction
         aborted, once the bucket has it. `given`: what the producer had before, -1 for none. Raises
         KafkaError, SebError."""
-        if not 0 < timeout_ms <= limits.KAFKA_TRANSACTION_MS_MAX:
-            text = f"A transaction may take {limits.KAFKA_TRANSACTION_MS_MAX} ms at most."
+        if not 0 < timeout_ms <= kafka_limits.TRANSACTION_MS_MAX:
+            text = f"A transaction may take {kafka_limits.TRANSACTION_MS_MAX} ms at most."
             raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT, text)
         place = key.api_key_id, transactional_id
         self._check_runs()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from seb_appliance import limits
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.sockets import framing
 
 V4, V5 = 4, 5  # the protocol levels of 3.1.1 and 5
@@ -198,7 +199,7 @@ def read_properties(reader: Reader, packet: int) -> Properties:
             raise malformed("a property is unknown, or does not belong in this packet")
         value = kind[0](inside)
         count += 1
-        if count > limits.MQTT_PROPERTIES_MAX:
+        if count > mqtt_limits.PROPERTIES_MAX:
             raise MqttError(Code.QUOTA, "a packet has too many properties")
         if name == "user_properties":
             found.setdefault(name, []).append(value)
@@ -391,7 +392,7 @@ def read_unsubscribe(body: bytes, version: int) -> tuple[int, list[str]]:
 
 def _check_count(filters: list[Any]) -> None:
     """Before another one."""
-    if len(filters) == limits.MQTT_FILTERS_MAX:
+    if len(filters) == mqtt_limits.FILTERS_MAX:
         raise MqttError(Code.QUOTA, "a packet has too many topic filters")
 
 
@@ -430,7 +431,7 @@ class Framer(framing.Framer[tuple[int, bytes]]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.largest = limits.MQTT_CONNECT_BYTES_MAX  # until it has connected
+        self.largest = mqtt_limits.CONNECT_BYTES_MAX  # until it has connected
 
     def next(self) -> tuple[int, bytes] | None:
         data, at = self._buffer, self._at

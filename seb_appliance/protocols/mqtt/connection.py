@@ -8,11 +8,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from seb_appliance import limits
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import SebError, UnauthenticatedError
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.messages.reading import Logs
 from seb_appliance.protocols.mqtt.messages.records import is_shared
@@ -25,6 +25,7 @@ from seb_appliance.protocols.mqtt.sending.retained import Retained, RetainedSend
 from seb_appliance.protocols.mqtt.sending.sharing import SharedSubscriptions
 from seb_appliance.protocols.mqtt.sessions import Client, Session, Sessions
 from seb_appliance.protocols.mqtt.subscribing import resume, subscribe, unsubscribe
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.connected import Connected
 from seb_appliance.protocols.sockets.connection import Codes, Listener, PacketConnection
 from seb_appliance.protocols.sockets.introduced import CERTIFICATE
@@ -207,8 +208,8 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         given, server = asked.properties, self._server
         wanted_s = given.get("session_expiry", 0)
         if self.version != V5 and not asked.clean_start:
-            wanted_s = limits.MQTT_SESSION_EXPIRY_S_MAX
-        self._expiry_s = min(wanted_s, limits.MQTT_SESSION_EXPIRY_S_MAX)
+            wanted_s = mqtt_limits.SESSION_EXPIRY_S_MAX
+        self._expiry_s = min(wanted_s, mqtt_limits.SESSION_EXPIRY_S_MAX)
         client = key.api_key_id, self.client_id
         earlier = server.sessions.find(client)
         self.session = earlier or Session(client, self._expiry_s)
@@ -223,7 +224,7 @@ class Connection(PacketConnection[tuple[int, bytes]]):
                 server.room.give_back(key.api_key_id, 1)
                 raise
             self._will, self._will_room = asked.will, held.handed_over()
-        self._framer.largest = limits.MQTT_PACKET_BYTES_MAX
+        self._framer.largest = mqtt_limits.PACKET_BYTES_MAX
         self.outgoing = Outgoing(
             self,
             self.broker,
@@ -238,13 +239,13 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         self.incoming.exactly_once = self.session.exactly_once
         self._accept(key)
         server.entered(self)
-        self._keep_alive_s = min(asked.keep_alive_s or limits.MQTT_KEEP_ALIVE_S_MAX,
-                                 limits.MQTT_KEEP_ALIVE_S_MAX)  # fmt: skip
+        self._keep_alive_s = min(asked.keep_alive_s or mqtt_limits.KEEP_ALIVE_S_MAX,
+                                 mqtt_limits.KEEP_ALIVE_S_MAX)  # fmt: skip
         self.incoming.publisher.patience_ms = self._keep_alive_s * 1000
         told = dict[str, object](
-            receive_maximum=limits.MQTT_IN_FLIGHT_MAX,
-            maximum_packet=limits.MQTT_PACKET_BYTES_MAX,
-            topic_alias_maximum=limits.MQTT_ALIASES_MAX,
+            receive_maximum=mqtt_limits.IN_FLIGHT_MAX,
+            maximum_packet=mqtt_limits.PACKET_BYTES_MAX,
+            topic_alias_maximum=mqtt_limits.ALIASES_MAX,
             user_properties=[("Seb-Durability", self.broker.durability)],
         )
         if self.version == V5 and wanted_s != self._expiry_s:
@@ -255,7 +256,7 @@ class Connection(PacketConnection[tuple[int, bytes]]):
             told["server_keep_alive"] = self._keep_alive_s
         present = earlier is not None
         self.write(codec.write_connack(self.version, Code.SUCCESS, told, session_present=present))
-        self._arm(limits.SOCKET_UNFINISHED_S_MAX)
+        self._arm(socket_limits.UNFINISHED_S_MAX)
         resume(self, self._server)
         catching_up.resume()
 
@@ -263,7 +264,7 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         """The API key of its password, or of its certificate. Raises MqttError."""
         if "auth_method" in asked.properties:
             raise MqttError(Code.BAD_AUTHENTICATION, "there is no enhanced authentication here")
-        if len(asked.client_id.encode()) > limits.MQTT_CLIENT_ID_BYTES_MAX or (
+        if len(asked.client_id.encode()) > mqtt_limits.CLIENT_ID_BYTES_MAX or (
             self.version != V5 and not (asked.client_id or asked.clean_start)
         ):
             raise MqttError(Code.BAD_CLIENT_ID, "the client id is too long, or must not be empty")
@@ -303,7 +304,7 @@ class Connection(PacketConnection[tuple[int, bytes]]):
     def _disconnect(self, body: bytes) -> None:
         code, given = codec.read_disconnect(body, self.version)
         expiry_s = min(given.get("session_expiry", self._expiry_s),
-                       limits.MQTT_SESSION_EXPIRY_S_MAX)  # fmt: skip
+                       mqtt_limits.SESSION_EXPIRY_S_MAX)  # fmt: skip
         if expiry_s and not self._expiry_s:
             raise MqttError(Code.PROTOCOL_ERROR, "the session was to end with its connection")
         self._expiry_s = expiry_s

@@ -16,6 +16,7 @@ from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.status import PortStatus
 from seb_appliance.clock import Timer
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.connection import Connection
 from seb_appliance.protocols.mqtt.messages.reading import Logs
@@ -25,6 +26,7 @@ from seb_appliance.protocols.mqtt.sending.dispatching import Dispatcher
 from seb_appliance.protocols.mqtt.sending.retained import Retained
 from seb_appliance.protocols.mqtt.sending.sharing import SharedSubscriptions
 from seb_appliance.protocols.mqtt.sessions import Client, Sessions
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.connected import Connected
 from seb_appliance.protocols.sockets.port import Port
 from seb_appliance.protocols.sockets.proxy_protocol import ByProxy, Trusted
@@ -63,9 +65,9 @@ class Mqtt(Port[Connection]):
             room=broker.shares.declare(
                 "mqtt_connections", limits.MQTT_CONNECTIONS_MAX, "MQTT connections"
             ),
-            starving=broker.shares.declare("mqtt_starving", limits.SOCKET_STARVING_MAX, waiting),
+            starving=broker.shares.declare("mqtt_starving", socket_limits.STARVING_MAX, waiting),
             unsent=broker.shares.declare(
-                "mqtt_unsent", limits.SOCKETS_UNSENT_BYTES_MAX, "bytes not taken by MQTT clients"
+                "mqtt_unsent", socket_limits.ALL_UNSENT_BYTES_MAX, "bytes not taken by MQTT clients"
             ),
         )
         self.logs = Logs(broker, Routes(topic, routes, (retained, sessions)))
@@ -78,7 +80,7 @@ class Mqtt(Port[Connection]):
         self._random_bytes = random_bytes
         self._by_client: dict[tuple[str, str], Connection] = {}
         self.wills = broker.shares.declare(
-            "mqtt_wills", limits.MQTT_WILLS_BYTES_MAX, "bytes of MQTT wills"
+            "mqtt_wills", mqtt_limits.WILLS_BYTES_MAX, "bytes of MQTT wills"
         )
         self._storing: set[asyncio.Task[None]] = set()  # of wills
         self._delayed = dict[Client, tuple[Publish, Connection, Timer]]()

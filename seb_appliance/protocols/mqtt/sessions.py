@@ -31,6 +31,7 @@ from seb_appliance.errors import (
     TopicDiffersError,
 )
 from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Subscription
 from seb_appliance.protocols.mqtt.messages.grants import word
 from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, read
@@ -46,7 +47,7 @@ _SETTINGS: Final = TopicSettings(cleanup="compact", key_index="latest")
 _SECOND_US: Final = 1_000_000
 _TOGETHER: Final = 100  # sessions that one request stores
 _SESSION_BYTES: Final = 1_024  # about what one without subscriptions takes in memory
-_DOCUMENT_BYTES_MAX: Final = 4 * limits.MQTT_SESSION_BYTES_MAX  # with routes
+_DOCUMENT_BYTES_MAX: Final = 4 * mqtt_limits.SESSION_BYTES_MAX  # with routes
 
 Client = tuple[str, str]  # API key id, client id
 Subscribed = tuple[Subscription, Offsets]  # and the log ends when it was made
@@ -158,7 +159,7 @@ class _Documents(dict[bytes, bytes]):
         if value is None or len(key) + len(value) > _DOCUMENT_BYTES_MAX:
             return
         size_bytes = self._size_bytes + _SESSION_BYTES + len(value)
-        if size_bytes <= 2 * limits.MQTT_SESSIONS_BYTES_MAX:
+        if size_bytes <= 2 * mqtt_limits.SESSIONS_BYTES_MAX:
             self[key], self._size_bytes = value, size_bytes
         else:
             _log.warning("the MQTT session %r is left out: there are too many", key[:200])
@@ -173,11 +174,11 @@ class Sessions:
         self._topic = topic
         remedy = "End sessions: connect with clean start."
         self._room = broker.shares.declare(
-            "mqtt_sessions", limits.MQTT_SESSIONS_BYTES_MAX, "bytes of MQTT sessions", remedy
+            "mqtt_sessions", mqtt_limits.SESSIONS_BYTES_MAX, "bytes of MQTT sessions", remedy
         )
         waiting = "bytes of MQTT messages without acknowledgement"
         self._unfinished = broker.shares.declare(
-            "mqtt_unacknowledged", limits.MQTT_SESSIONS_BYTES_MAX, waiting
+            "mqtt_unacknowledged", mqtt_limits.SESSIONS_BYTES_MAX, waiting
         )
         self._all = dict[Client, Session]()
         self._ending = dict[Client, asyncio.Task[None]]()
@@ -213,7 +214,7 @@ class Sessions:
                 routed_anew.append(session)
         for begin in range(0, len(routed_anew), _TOGETHER):
             await self._store_together(routed_anew[begin : begin + _TOGETHER])
-        self._again("sweep", limits.MQTT_SESSION_SWEEP_S)
+        self._again("sweep", mqtt_limits.SESSION_SWEEP_S)
 
     async def stop(self) -> None:
         for timer in self._timers.values():
@@ -270,7 +271,7 @@ class Sessions:
         if session.is_stored:
             self._changed.add(session)
             if "commit" not in self._timers:
-                self._again("commit", limits.MQTT_COMMIT_S)
+                self._again("commit", mqtt_limits.COMMIT_S)
 
     async def store(self, session: Session, publisher: Publisher) -> None:
         """Its subscriptions, and where it begins. Raises MqttError."""
@@ -278,7 +279,7 @@ class Sessions:
         size_bytes = len(records.values[0] or b"")
         assert session.room is not None
         more_bytes = _SESSION_BYTES + size_bytes - session.room.held
-        if size_bytes > limits.MQTT_SESSION_BYTES_MAX or (
+        if size_bytes > mqtt_limits.SESSION_BYTES_MAX or (
             more_bytes > 0 and not session.room.try_grow(more_bytes)
         ):
             raise MqttError(Code.QUOTA, "there is no room for the session's subscriptions")
@@ -435,7 +436,7 @@ class Sessions:
                 self.acknowledged(session)
             elif self._has_expired(session):
                 self.end(session)
-        self._again("sweep", limits.MQTT_SESSION_SWEEP_S)
+        self._again("sweep", mqtt_limits.SESSION_SWEEP_S)
 
 
 class _Nobody:

@@ -14,6 +14,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.clock import Timer
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.connected import NUMBERS, Connected
 from seb_appliance.protocols.sockets.framing import BadPacketError, Framer
 from seb_appliance.protocols.sockets.writing import GatheredWrites
@@ -86,7 +87,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         self.transport = transport
         self._writes = GatheredWrites(transport, self._written)
         # One less: a sender stops at the limit itself, and is told when it may go on.
-        high = min(_HELD_FROM_BYTES // 2, limits.SOCKET_UNSENT_BYTES_MAX - 1)
+        high = min(_HELD_FROM_BYTES // 2, socket_limits.UNSENT_BYTES_MAX - 1)
         transport.set_write_buffer_limits(high=high, low=0)
         self.number, self.since_us = next(NUMBERS), self.broker.clock.wall_us()
         name = transport.get_extra_info("peername")
@@ -94,7 +95,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         self._reserved = Reservation(self.broker.strangers, network_of(self.address))
         if not self._port.opened(self):
             self.end("there are too many connections")
-        self._timer = self.broker.clock.call_later(limits.SOCKET_CONNECT_S_MAX, self._check)
+        self._timer = self.broker.clock.call_later(socket_limits.CONNECT_S_MAX, self._check)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._closing = True
@@ -161,7 +162,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
 
     def _has_memory(self, size_bytes: int) -> bool:
         unsent_bytes = self._writes.unsent_bytes
-        if unsent_bytes >= limits.SOCKET_UNSENT_BYTES_MAX:
+        if unsent_bytes >= socket_limits.UNSENT_BYTES_MAX:
             return False
         room, wanted = self._unsent_room, unsent_bytes + size_bytes
         if room is None or wanted <= _HELD_FROM_BYTES:
@@ -289,7 +290,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
             if not self.has_key or not self._port.starving.try_take(self.key.api_key_id, 1):
                 return False
             self._starved_s = now_s
-        return now_s - self._starved_s < limits.SOCKET_NO_ROOM_S_MAX
+        return now_s - self._starved_s < socket_limits.NO_ROOM_S_MAX
 
     def _starves_no_more(self) -> None:
         if self._starved_s is not None:
@@ -328,7 +329,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         self._writes.flush()
         self._closing = True
         self.transport.close()
-        self.broker.clock.call_later(limits.SOCKET_CLOSE_S_MAX, self.transport.abort)
+        self.broker.clock.call_later(socket_limits.CLOSE_S_MAX, self.transport.abort)
 
     def finish(self) -> None:
         """The appliance stops: take nothing more, and end once all that was taken is answered."""
@@ -352,7 +353,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         if not self.has_key:
             self.end("no API key has come", late)
         elif (since_s := self._unfinished_s) is not None and (
-            now_s - since_s >= limits.SOCKET_UNFINISHED_S_MAX
+            now_s - since_s >= socket_limits.UNFINISHED_S_MAX
         ):
             self.end("the rest of a packet has not come", late)
         elif self._is_idle(now_s - self._heard_s):
@@ -360,7 +361,7 @@ class PacketConnection(asyncio.Protocol, Generic[P]):
         elif not self.holds_key:
             self.end("the API key has changed or expired", self._codes.unauthorized)
         else:
-            self._arm(limits.SOCKET_UNFINISHED_S_MAX)
+            self._arm(socket_limits.UNFINISHED_S_MAX)
 
     def _arm(self, seconds: float) -> None:
         if self._timer is not None:

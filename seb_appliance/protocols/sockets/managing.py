@@ -13,6 +13,7 @@ from seb_appliance.api.openapi.parameters import query
 from seb_appliance.api.openapi.shared import TIME
 from seb_appliance.api.routes.route import RequestContext, json_reply, no_content, route
 from seb_appliance.errors import NotFoundError
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.connected import Connected, connections_of
 
 _TAG: Final = "Connections"
@@ -96,7 +97,7 @@ def _out(one: Connected) -> ConnectionOut:
 async def list_connections(ctx: RequestContext) -> object:
     all_of_them = connections_of(ctx.options.beside)
     found, total = await all_of_them.find(
-        ctx.call.query.get("filter", ""), limits.CONNECTIONS_SHOWN_MAX
+        ctx.call.query.get("filter", ""), socket_limits.CONNECTIONS_SHOWN_MAX
     )
     return ConnectionsOut([_out(one) for one in found], total)
 

@@ -10,11 +10,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
-from seb_appliance import limits
 from seb_appliance.api.server.accepting import duplicates
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import Shares
 from seb_appliance.errors import ConfigurationError
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.connection import PacketConnection
 from seb_appliance.protocols.sockets.listening import Connections
 
@@ -65,7 +65,7 @@ class Port(Generic[C]):
         """Raises ConfigurationError if the port cannot be used."""
         assert self._address is not None
         hosts, port = self._address
-        handshake_s = None if self._tls is None else limits.SOCKET_CONNECT_S_MAX
+        handshake_s = None if self._tls is None else socket_limits.CONNECT_S_MAX
         serve = partial(
             asyncio.get_running_loop().create_server,
             make,
@@ -165,7 +165,7 @@ class Port(Generic[C]):
         that has been slow for long."""
         slow, now_s = self._slow.get(connection.key.api_key_id, {}), self.broker.clock.monotonic_s()
         for one, since_s in slow.items():
-            if now_s - since_s >= limits.SOCKET_NO_ROOM_S_MAX:
+            if now_s - since_s >= socket_limits.NO_ROOM_S_MAX:
                 one.end("it does not take what it is sent, and its API key has no more memory")
                 one.transport.abort()
             return

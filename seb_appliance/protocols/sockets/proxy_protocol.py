@@ -10,9 +10,9 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple, cast
 
-from seb_appliance import limits
 from seb_appliance.api.server.auth import Network, is_in
 from seb_appliance.clock import Clock, Timer
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.introduced import Introduced
 
 _log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ def read_header(data: bytes) -> tuple[Said, int] | None:
     _, version, family, length = _HEAD.unpack_from(data)
     if version not in (0x20, 0x21):
         raise ValueError("its version or command is not known")
-    if length > limits.PROXY_HEADER_BYTES_MAX:
+    if length > socket_limits.PROXY_BYTES_MAX:
         raise ValueError("it is too long")
     end_at = _HEAD.size + length
     if len(data) < end_at:
@@ -129,7 +129,7 @@ class ByProxy(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer = transport.get_extra_info("peername")
         if peer and is_in(str(peer[0]), self._trusted.proxies):
-            self._timer = self._clock.call_later(limits.PROXY_HEADER_S_MAX, self._transport.abort)
+            self._timer = self._clock.call_later(socket_limits.PROXY_S_MAX, self._transport.abort)
         else:
             self._hand_over(self._transport, b"")
 

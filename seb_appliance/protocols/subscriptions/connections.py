@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 from typing import Final, NamedTuple
 
-from seb_appliance import limits
+from seb_appliance.protocols.subscriptions import limits as push_limits
 from seb_appliance.protocols.subscriptions.addresses import Target
 
 
@@ -57,10 +57,10 @@ class IdleConnections:
     def keep(self, user: str, target: Target, connection: Connection) -> None:
         """Or close it, if it is too old: the addresses of a name are looked up now and then."""
         age_s = asyncio.get_running_loop().time() - connection.opened_s
-        if age_s > limits.PUSH_CONNECTION_AGE_S_MAX:
+        if age_s > push_limits.CONNECTION_AGE_S_MAX:
             connection.writer.transport.abort()
             return
-        if len(self._idle) == limits.PUSH_IDLE_CONNECTIONS_MAX:
+        if len(self._idle) == push_limits.IDLE_CONNECTIONS_MAX:
             self._close(self._idle.pop(0))
         key = _Key(user, target.secure, target.host, target.port)
         watch = asyncio.create_task(self._watch(connection))
@@ -70,7 +70,7 @@ class IdleConnections:
         """Until it is taken, or is closed: after a while, and if the receiver closes it or sends
         what nobody asked for."""
         with contextlib.suppress(OSError):  # TimeoutError is one
-            async with asyncio.timeout(limits.PUSH_IDLE_S):
+            async with asyncio.timeout(push_limits.IDLE_S):
                 await connection.reader.read(1)
         connection.writer.transport.abort()
         self._idle[:] = [one for one in self._idle if one.connection is not connection]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Final, Literal
 
-from seb_appliance import limits
 from seb_appliance.api.server.options import SecretBox
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.queues.by_place import Place as QueuePlace
@@ -25,6 +24,7 @@ from seb_appliance.errors import (
     ShareExceededError,
     ShuttingDownError,
 )
+from seb_appliance.protocols.subscriptions import limits as push_limits
 from seb_appliance.protocols.subscriptions.bodies import (
     Body,
     body_of,
@@ -101,7 +101,7 @@ def retry_after_s(headers: Mapping[str, str], now_us: int) -> float | None:
             return None
     if not math.isfinite(seconds):
         return None
-    return min(max(seconds, 0.0), limits.PUSH_RETRY_AFTER_S_MAX)
+    return min(max(seconds, 0.0), push_limits.RETRY_AFTER_S_MAX)
 
 
 class Worker:
@@ -111,7 +111,7 @@ class Worker:
     def __init__(self, subscription: Subscription, tools: Tools) -> None:
         self.subscription = subscription
         self.running: Subscription | None = None  # what it was told to run
-        self.log: deque[Sent] = deque(maxlen=limits.PUSH_LOG_KEPT)
+        self.log: deque[Sent] = deque(maxlen=push_limits.LOG_KEPT)
         self.failing_since_us = subscription.settings.failing_since_us
         self.failure = ""
         self._tools = tools
@@ -175,7 +175,7 @@ class Worker:
                 # There may be room, a bucket, the queue, or the key of its secrets again later.
                 self.failure = str(error)
                 pauses = isinstance(error, QueueNotFoundError)
-                await self._clock.sleep(limits.PUSH_REST_S_MAX if pauses else _NO_ROOM_S)
+                await self._clock.sleep(push_limits.REST_S_MAX if pauses else _NO_ROOM_S)
 
     async def _wait_for_room(self) -> None:
         """Until one more request may be sent."""
@@ -314,7 +314,7 @@ class Worker:
             status,
             took_ms,
             outcome,
-            detail[: limits.PUSH_ANSWER_CHARACTERS_KEPT],
+            detail[: push_limits.ANSWER_CHARACTERS_KEPT],
         )
         self.log.append(sent)
         self._tools.counts[outcome] += 1
@@ -389,7 +389,7 @@ class Worker:
     def _fails(self, asked_s: float = 0.0) -> None:
         """Rest for longer and longer, so that a receiver that is down costs few attempts."""
         self._failures += 1
-        rest_s = min(2.0 ** min(self._failures - 1, 10), limits.PUSH_REST_S_MAX)
+        rest_s = min(2.0 ** min(self._failures - 1, 10), push_limits.REST_S_MAX)
         if self._failures <= self.subscription.settings.concurrency and not asked_s:
             rest_s = 0.0  # it may be the record
         until_s = self._clock.monotonic_s() + max(rest_s, asked_s)

@@ -8,7 +8,6 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from seb_appliance import limits
 from seb_appliance.api.encoding.answers import format_time, json_answer
 from seb_appliance.api.encoding.parameters import integer, position
 from seb_appliance.api.openapi.parameters import query
@@ -31,6 +30,7 @@ from seb_appliance.errors import (
     NotReadyError,
     QueueNotFoundError,
 )
+from seb_appliance.protocols.subscriptions import limits as push_limits
 from seb_appliance.protocols.subscriptions.delivering import Sent
 from seb_appliance.protocols.subscriptions.running import Subscriptions, no_such_subscription
 from seb_appliance.protocols.subscriptions.subscriptions import (
@@ -295,7 +295,7 @@ async def delete_subscription(ctx: RequestContext) -> None:
 )
 async def list_deliveries(ctx: RequestContext) -> object:
     most = integer(
-        ctx.call.query.get("limit", "100"), "limit", smallest=1, largest=limits.PUSH_LOG_KEPT
+        ctx.call.query.get("limit", "100"), "limit", smallest=1, largest=push_limits.LOG_KEPT
     )
     log = subscriptions_of(ctx).worker(await _seen(ctx)).log
     return PushesOut([push_out(one) for one in islice(reversed(log), most)])

@@ -10,13 +10,13 @@ from typing import ClassVar, Final, get_args
 
 import msgspec
 
-from seb_appliance import limits
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.server.options import SecretBox
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Actor
 from seb_appliance.broker.broker import Broker
 from seb_appliance.errors import NotFoundError, QueueNotFoundError
 from seb_appliance.formats.queues.queues import QueueSettings, RetryRule
+from seb_appliance.protocols.subscriptions import limits as push_limits
 from seb_appliance.protocols.subscriptions.bodies import Body
 from seb_appliance.protocols.subscriptions.delivering import Outcome, Sent, Tools, Worker
 from seb_appliance.protocols.subscriptions.sending import Sender
@@ -67,9 +67,9 @@ class Subscriptions(Job):
         bucket_id: bytes,
         random_bytes: Callable[[int], bytes],
     ) -> None:
-        on_its_way = broker.shares.declare("pushes", limits.PUSH_AT_ONCE_MAX, "requests")
+        on_its_way = broker.shares.declare("pushes", push_limits.AT_ONCE_MAX, "requests")
         body_bytes = broker.shares.declare(
-            "push_bytes", limits.PUSH_BODIES_BYTES_MAX, "bytes of requests"
+            "push_bytes", push_limits.BODIES_BYTES_MAX, "bytes of requests"
         )
         self._broker = broker
         self._box = box
@@ -115,7 +115,7 @@ class Subscriptions(Job):
 
     async def stop(self) -> None:
         await self.close()
-        stopping = [worker.stop(limits.PUSH_STOP_S) for worker in self._workers.values()]
+        stopping = [worker.stop(push_limits.STOP_S) for worker in self._workers.values()]
         await asyncio.gather(*stopping)
         self._tools.sender.close()
 

@@ -22,6 +22,7 @@ import httptools
 
 from seb_appliance import limits
 from seb_appliance.broker.shares import OPERATOR, Shares
+from seb_appliance.protocols.subscriptions import limits as push_limits
 from seb_appliance.protocols.subscriptions.addresses import (
     Network,
     Target,
@@ -34,7 +35,7 @@ from seb_appliance.protocols.subscriptions.connections import Connection, IdleCo
 Resolve = Callable[[str, int], list[str]]
 _READ_BYTES: Final = 4 * limits.KIB
 _FINAL_STATUS_MIN: Final = 200  # what is lower comes before the answer
-_ANSWER_BYTES_MAX: Final = limits.PUSH_ANSWER_HEAD_BYTES_MAX + limits.PUSH_ANSWER_BODY_BYTES_MAX
+_ANSWER_BYTES_MAX: Final = push_limits.ANSWER_HEAD_BYTES_MAX + push_limits.ANSWER_BODY_BYTES_MAX
 
 
 class DeliveryError(Exception):
@@ -167,13 +168,13 @@ class Sender:
             )
         context = await self._tls_context() if target.secure else None
         failure: OSError | None = None
-        for address in permitted[: limits.PUSH_ADDRESSES_MAX]:
+        for address in permitted[: push_limits.ADDRESSES_MAX]:
             try:
-                async with asyncio.timeout(limits.PUSH_CONNECT_S):
+                async with asyncio.timeout(push_limits.CONNECT_S):
                     reader, writer = await asyncio.open_connection(
                         address,  # a number: nothing is resolved again
                         target.port,
-                        limit=limits.PUSH_ANSWER_HEAD_BYTES_MAX,
+                        limit=push_limits.ANSWER_HEAD_BYTES_MAX,
                         ssl=context,
                         server_hostname=target.host if context is not None else None,
                     )
@@ -230,7 +231,7 @@ async def _read(reader: asyncio.StreamReader, answered: Answered) -> bool:
             raise ConnectionResetError("the receiver closed the connection without an answer")
         parts.parser.feed_data(data)
         size += len(data)
-        if not answered.status and size > limits.PUSH_ANSWER_HEAD_BYTES_MAX:
+        if not answered.status and size > push_limits.ANSWER_HEAD_BYTES_MAX:
             raise DeliveryError("the headers of the answer are too long")
         if not data or size > _ANSWER_BYTES_MAX:
             return False

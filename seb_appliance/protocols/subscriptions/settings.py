@@ -12,15 +12,16 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.formats.declared import Declared, declared
+from seb_appliance.protocols.subscriptions import limits as push_limits
 
 # A body is one value, a CloudEvent, a list of CloudEvents, or our JSON with many records.
 Shape = Literal["value", "event", "events", "records"]
 OF_ONE: Final = ("value", "event")  # shapes of bodies with one record
-_TIMEOUT_MS: Final = (limits.PUSH_TIMEOUT_MS_MIN, limits.PUSH_TIMEOUT_MS_MAX)
-_DISABLE_MS: Final = (limits.PUSH_DISABLE_AFTER_MS_MIN, limits.PUSH_DISABLE_AFTER_MS_MAX)
+_TIMEOUT_MS: Final = (push_limits.TIMEOUT_MS_MIN, push_limits.TIMEOUT_MS_MAX)
+_DISABLE_MS: Final = (push_limits.DISABLE_AFTER_MS_MIN, push_limits.DISABLE_AFTER_MS_MAX)
 _BATCH: Final = (1, limits.DELIVERIES_PER_REQUEST_MAX)
-_CONCURRENCY: Final = (1, limits.PUSH_CONCURRENCY_MAX)
-_RATE: Final = (1, limits.PUSH_RATE_MAX)
+_CONCURRENCY: Final = (1, push_limits.CONCURRENCY_MAX)
+_RATE: Final = (1, push_limits.RATE_MAX)
 
 
 class SubscriptionSettings(

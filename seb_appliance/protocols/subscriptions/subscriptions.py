@@ -15,6 +15,7 @@ from seb_appliance.broker.ports import DocumentRow
 from seb_appliance.errors import BadRequestError
 from seb_appliance.protocols.inlets.inlets import Secrets, opened, rotated
 from seb_appliance.protocols.inlets.verifying import STANDARD
+from seb_appliance.protocols.subscriptions import limits as push_limits
 from seb_appliance.protocols.subscriptions.addresses import Target
 from seb_appliance.protocols.subscriptions.settings import OF_ONE, SubscriptionSettings
 
@@ -44,7 +45,7 @@ class StoredSubscription(SubscriptionSettings, frozen=True, kw_only=True):
     owner: str = ""
 
 
-Headers = Annotated[dict[str, str], msgspec.Meta(max_length=limits.PUSH_HEADERS_MAX)]
+Headers = Annotated[dict[str, str], msgspec.Meta(max_length=push_limits.HEADERS_MAX)]
 Topics = Annotated[
     tuple[str, ...], msgspec.Meta(min_length=1, max_length=limits.QUEUE_PATTERNS_MAX)
 ]
@@ -130,10 +131,10 @@ def _check_headers(headers: dict[str, str]) -> None:
     for name, value in headers.items():
         if not _HEADER_NAME.fullmatch(name) or _OURS.fullmatch(name.lower()):
             raise BadRequestError(f"headers: {name[:100]!r} cannot be set here.")
-        if len(value) > limits.PUSH_HEADER_LENGTH_MAX or not _HEADER_VALUE.fullmatch(value):
+        if len(value) > push_limits.HEADER_LENGTH_MAX or not _HEADER_VALUE.fullmatch(value):
             raise BadRequestError(
                 f"headers: the value of {name} must be printable ASCII, of at most "
-                f"{limits.PUSH_HEADER_LENGTH_MAX} characters, without space at its ends."
+                f"{push_limits.HEADER_LENGTH_MAX} characters, without space at its ends."
             )
     if len({name.lower() for name in headers}) < len(headers):
         raise BadRequestError("headers: a name is given twice.")

@@ -30,6 +30,7 @@ from seb_appliance.errors import (
 )
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.protocols.sockets.listening import Connections
+from seb_appliance.protocols.syslog import limits as syslog_limits
 from seb_appliance.protocols.syslog.messages import AT_ONCE, BadFrameError, Framer, read_header
 
 _log = logging.getLogger(__name__)
@@ -60,7 +61,7 @@ class Syslog:
         grants = (Grant(operation="produce", topics=topic),)
         self._key = ApiKeyView("syslog", "syslog", grants, broker.clock.wall_us())
         self._connections = Connections(
-            limits.SYSLOG_CONNECTIONS_MAX, limits.SYSLOG_CONNECTIONS_PER_ADDRESS_MAX
+            syslog_limits.CONNECTIONS_MAX, syslog_limits.CONNECTIONS_PER_ADDRESS_MAX
         )
         self._reading: set[asyncio.Task[Any]] = set()
         self._storing: set[asyncio.Task[Appended]] = set()
@@ -157,7 +158,7 @@ class Syslog:
         framer, waiting = Framer(), _Waiting()
         while True:
             patience_s = (
-                limits.SYSLOG_UNFINISHED_S_MAX if framer.is_inside else limits.SYSLOG_IDLE_S_MAX
+                syslog_limits.UNFINISHED_S_MAX if framer.is_inside else syslog_limits.IDLE_S_MAX
             )
             async with asyncio.timeout(patience_s):
                 data = await reader.read(_READ_BYTES)
@@ -261,7 +262,7 @@ class _Waiting:
         self._bytes = 0
 
     async def room_for(self, size_bytes: int) -> None:
-        while self._tasks and self._bytes + size_bytes > limits.SYSLOG_WAITING_BYTES_MAX:
+        while self._tasks and self._bytes + size_bytes > syslog_limits.WAITING_BYTES_MAX:
             await asyncio.wait([self._tasks[0][0]])
             self._forget_done()
 

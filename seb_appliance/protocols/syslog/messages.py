@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from seb_appliance import limits
 from seb_appliance.api.encoding.answers import parse_time
 from seb_appliance.broker.values import pack_headers
+from seb_appliance.protocols.syslog import limits as syslog_limits
 
 AT_ONCE: Final = 500  # messages between two turns of the event loop: less than 2 ms
 _EMPTY_LINES: Final = re.compile(rb"(?:[\r\0]*\n)+")
@@ -82,7 +82,7 @@ def _frame(data: bytes, at: int) -> tuple[int, int | None, int]:
     digits = _LENGTH.match(data, at)
     if digits is None:
         end = data.find(b"\n", at)
-        if (end if end >= 0 else len(data)) - at > limits.SYSLOG_BYTES_MAX:
+        if (end if end >= 0 else len(data)) - at > syslog_limits.BYTES_MAX:
             raise BadFrameError("a message is too long")
         return (at, None, at) if end < 0 else (at, end, end + 1)
     begin = digits.end() + 1
@@ -91,7 +91,7 @@ def _frame(data: bytes, at: int) -> tuple[int, int | None, int]:
     if data[begin - 1 : begin] != b" ":
         raise BadFrameError("the length of a message is not followed by a space")
     length = int(digits[0])
-    if length > limits.SYSLOG_BYTES_MAX:
+    if length > syslog_limits.BYTES_MAX:
         raise BadFrameError(f"a message of {length} bytes is too long")
     end = begin + length
     return (begin, None, at) if end > len(data) else (begin, end, end)

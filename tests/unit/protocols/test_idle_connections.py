@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from seb_appliance import limits
+from seb_appliance.protocols.subscriptions import limits as push_limits
 from seb_appliance.protocols.subscriptions.addresses import Target
 from seb_appliance.protocols.subscriptions.sending import DeliveryError, Sender
 from tests.support.receiver import OK, Receiver, answer, receiving
@@ -89,7 +89,7 @@ async def test_a_request_on_a_closed_connection_is_sent_on_a_new_one(
         answer(200, "Connection: close"),
         OK + answer(200, body=b"an answer to nothing"),
         b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
-        answer(200, body=b"x" * 2 * limits.PUSH_ANSWER_BODY_BYTES_MAX),
+        answer(200, body=b"x" * 2 * push_limits.ANSWER_BODY_BYTES_MAX),
     ],
     ids=["said to close", "two answers", "HTTP/1.0", "long"],
 )
@@ -113,7 +113,7 @@ async def test_what_nobody_asked_for_closes_the_connection(receiver: Receiver, p
 async def test_an_idle_connection_is_closed_after_a_while(
     receiver: Receiver, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PUSH_IDLE_S", 0.01)
+    monkeypatch.setattr(push_limits, "IDLE_S", 0.01)
     await post()
     await closed(receiver.connections[0])
 
@@ -121,7 +121,7 @@ async def test_an_idle_connection_is_closed_after_a_while(
 async def test_an_old_connection_is_not_kept(
     receiver: Receiver, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PUSH_CONNECTION_AGE_S_MAX", -1.0)
+    monkeypatch.setattr(push_limits, "CONNECTION_AGE_S_MAX", -1.0)
     await post()
     await closed(receiver.connections[0])
 
@@ -129,7 +129,7 @@ async def test_an_old_connection_is_not_kept(
 async def test_the_oldest_idle_connection_makes_room(
     receiver: Receiver, post: Post, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(limits, "PUSH_IDLE_CONNECTIONS_MAX", 2)
+    monkeypatch.setattr(push_limits, "IDLE_CONNECTIONS_MAX", 2)
     for user in ("first", "second", "third"):
         await post(user)
     await closed(receiver.connections[0])

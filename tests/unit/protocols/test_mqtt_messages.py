@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance import limits
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import V5, Code, Framer, MqttError, Publish
 from seb_appliance.protocols.mqtt.messages.filters import Filters
 from seb_appliance.protocols.mqtt.messages.grants import Grants
@@ -155,13 +155,13 @@ def test_a_grant_for_one_level_is_not_fooled_by_dots_or_escapes():
 
 def test_decisions_about_topics_are_kept_for_some():
     grants = grants_of("mqtt.a.**")
-    for number in range(2 * limits.MQTT_TOPICS_KNOWN_MAX):
+    for number in range(2 * mqtt_limits.TOPICS_KNOWN_MAX):
         assert grants.may_publish(f"a/{number}")
-    assert len(grants._known) <= limits.MQTT_TOPICS_KNOWN_MAX
+    assert len(grants._known) <= mqtt_limits.TOPICS_KNOWN_MAX
 
 
 def test_a_packet_has_so_many_properties_and_no_more():
-    users = [("a", "b")] * (limits.MQTT_PROPERTIES_MAX + 1)
+    users = [("a", "b")] * (mqtt_limits.PROPERTIES_MAX + 1)
     body = codec.properties({"user_properties": users})
     with pytest.raises(MqttError) as caught:
         codec.read_properties(codec.Reader(body), codec.PUBLISH)
@@ -171,14 +171,14 @@ def test_a_packet_has_so_many_properties_and_no_more():
 @pytest.mark.parametrize("read", [codec.read_subscribe, codec.read_unsubscribe])
 def test_a_packet_has_so_many_topic_filters_and_no_more(read):
     one = codec.text("a") + (b"\1" if read is codec.read_subscribe else b"")
-    assert len(read(b"\0\1\0" + one * limits.MQTT_FILTERS_MAX, V5)[1]) == limits.MQTT_FILTERS_MAX
+    assert len(read(b"\0\1\0" + one * mqtt_limits.FILTERS_MAX, V5)[1]) == mqtt_limits.FILTERS_MAX
     with pytest.raises(MqttError) as caught:
-        read(b"\0\1\0" + one * (limits.MQTT_FILTERS_MAX + 1), V5)
+        read(b"\0\1\0" + one * (mqtt_limits.FILTERS_MAX + 1), V5)
     assert caught.value.code == Code.QUOTA
 
 
 def test_a_header_that_mqtt_cannot_carry_is_left_out():
-    long = b"x" * (limits.MQTT_TEXT_CHARACTERS_MAX + 1)
+    long = b"x" * (mqtt_limits.TEXT_CHARACTERS_MAX + 1)
     headers = msgspec.msgpack.encode({"good": b"1", "bad": b"\xff", "long": long})
     message, _ = to_publish("a", b"", headers, 0)
     assert message.properties == {"user_properties": [("good", "1")]}

@@ -8,7 +8,7 @@ import struct
 
 import pytest
 
-from seb_appliance import limits
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.introduced import common_name
 from seb_appliance.protocols.sockets.proxy_protocol import Said, read_header
 from tests.support.mqtt_packets import proxy_header, tls_value
@@ -70,7 +70,7 @@ def test_a_header_may_come_byte_by_byte() -> None:
         struct.pack(">12sBBH", b"\r\n\r\n\0\r\nQUIT\n", 0x11, 0x11, 12) + bytes(12),
         struct.pack(">12sBBH", b"\r\n\r\n\0\r\nQUIT\n", 0x21, 0x11, 4) + bytes(4),
         struct.pack(
-            ">12sBBH", b"\r\n\r\n\0\r\nQUIT\n", 0x21, 0x11, limits.PROXY_HEADER_BYTES_MAX + 1
+            ">12sBBH", b"\r\n\r\n\0\r\nQUIT\n", 0x21, 0x11, socket_limits.PROXY_BYTES_MAX + 1
         ),
         proxy_header("192.0.2.7", b"\x20\0"),
         proxy_header("192.0.2.7", b"\x20\0\1\1"),

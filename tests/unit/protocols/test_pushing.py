@@ -16,6 +16,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.shares import Shares
 from seb_appliance.protocols.durable_streams.delivering import is_done
+from seb_appliance.protocols.subscriptions import limits as push_limits
 from seb_appliance.protocols.subscriptions.addresses import Target, is_permitted
 from seb_appliance.protocols.subscriptions.delivering import Sent, Worker, retry_after_s
 from seb_appliance.protocols.subscriptions.sending import DeliveryError, Sender
@@ -100,7 +101,7 @@ async def test_the_next_address_is_tried_when_one_does_not_answer() -> None:
 
 async def test_only_some_addresses_of_a_name_are_tried() -> None:
     async with receiving() as receiver:
-        others = [f"127.0.0.{i + 2}" for i in range(limits.PUSH_ADDRESSES_MAX)]
+        others = [f"127.0.0.{i + 2}" for i in range(push_limits.ADDRESSES_MAX)]
         sender = Sender(LOCAL, resolve=Names([*others, "127.0.0.1"]))
         with pytest.raises(DeliveryError):
             await post(sender, f"http://many.test:{receiver.port}/")
@@ -189,7 +190,7 @@ async def test_an_answer_without_an_end_is_not_read_to_it() -> None:
         )
         answered = await sender.post(Target.of(receiver.url), b"", b"x", 10.0)
         assert answered.status == 200
-        bytes_max = limits.PUSH_ANSWER_HEAD_BYTES_MAX + limits.PUSH_ANSWER_BODY_BYTES_MAX
+        bytes_max = push_limits.ANSWER_HEAD_BYTES_MAX + push_limits.ANSWER_BODY_BYTES_MAX
         assert len(answered.body) <= bytes_max + 4 * limits.KIB
         sender.close()
 
@@ -216,10 +217,10 @@ def test_a_receiver_may_ask_for_an_hour_at_most() -> None:
     for said, expected in (
         ("0", 0.0),
         ("120", 120.0),
-        ("99999999999999999999", limits.PUSH_RETRY_AFTER_S_MAX),
+        ("99999999999999999999", push_limits.RETRY_AFTER_S_MAX),
         (email.utils.formatdate(now_s + 60, usegmt=True), 60.0),
         (email.utils.formatdate(now_s - 60, usegmt=True), 0.0),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", limits.PUSH_RETRY_AFTER_S_MAX),
+        ("Fri, 31 Dec 9999 23:59:59 GMT", push_limits.RETRY_AFTER_S_MAX),
         ("", None), ("soon", None), ("-1", None), ("1.5", None), ("²", None),
         ("Fri, 99 Dec 9999 23:59:59 GMT", None),
     ):  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance import limits
+from seb_appliance.protocols.syslog import limits as syslog_limits
 from seb_appliance.protocols.syslog.messages import AT_ONCE, BadFrameError, Framer, read_header
 
 LATEST_US = 2_000_000_000_000_000
@@ -73,7 +73,7 @@ def test_empty_lines_are_no_messages() -> None:
     assert not framer.is_inside
 
 
-@pytest.mark.parametrize("bad", [b"1234567x", b"x" * limits.SYSLOG_BYTES_MAX + b"x\n"])
+@pytest.mark.parametrize("bad", [b"1234567x", b"x" * syslog_limits.BYTES_MAX + b"x\n"])
 def test_the_messages_before_a_bad_frame_are_returned(bad: bytes) -> None:
     framer = Framer()
     assert framer.feed(b"<1>a\n4 <1>b" + bad) == [b"<1>a", b"<1>b"]
@@ -85,10 +85,10 @@ def test_the_messages_before_a_bad_frame_are_returned(bad: bytes) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        b"%d x" % (limits.SYSLOG_BYTES_MAX + 1),
+        b"%d x" % (syslog_limits.BYTES_MAX + 1),
         b"1234567x",
         b"12345678 x",
-        b"<1>" + b"x" * limits.SYSLOG_BYTES_MAX,
+        b"<1>" + b"x" * syslog_limits.BYTES_MAX,
     ],
 )
 def test_a_frame_that_cannot_be_ends_the_connection(data: bytes) -> None:

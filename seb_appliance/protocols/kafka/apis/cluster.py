@@ -10,7 +10,7 @@ from typing import Final
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
-from seb_appliance.protocols.kafka.group_names import group_of
+from seb_appliance.protocols.kafka.groups.names import group_of
 from seb_appliance.protocols.kafka.partitions import count_of, names_of, topic_of
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import NODE_ID, Server

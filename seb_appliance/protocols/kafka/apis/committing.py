@@ -13,8 +13,8 @@ from seb_appliance.broker.shares import Reservation
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.answers import by_partition
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
-from seb_appliance.protocols.kafka.group_grants import may_use
-from seb_appliance.protocols.kafka.group_names import group_of
+from seb_appliance.protocols.kafka.groups.grants import may_use
+from seb_appliance.protocols.kafka.groups.names import group_of
 from seb_appliance.protocols.kafka.partitions import partition_of, topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server

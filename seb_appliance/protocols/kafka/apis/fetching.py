@@ -15,6 +15,7 @@ from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.clock import Timer
 from seb_appliance.errors import SebError
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.apis.cluster import name_of
 from seb_appliance.protocols.kafka.errors import NO_ROOM, ErrorCode, code_of
 from seb_appliance.protocols.kafka.partitions import topic_of
@@ -82,7 +83,7 @@ def fetch(server: Server, request: Request) -> Outcome:
             return None
         before.leave()
     count = sum(len(one["partitions"]) for one in body["topics"])
-    if count > limits.KAFKA_FETCH_PARTITIONS_MAX:
+    if count > kafka_limits.FETCH_PARTITIONS_MAX:
         return {"error_code": ErrorCode.INVALID_REQUEST}
     if body["session_id"] and body["session_epoch"] > 0:
         return {"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND}
@@ -100,7 +101,7 @@ def _size_of(part: BatchSlice) -> int:
 
 
 def _wait_ms(body: Message) -> int:
-    return min(max(0, int(body["max_wait_ms"])), limits.KAFKA_FETCH_WAIT_MS_MAX)
+    return min(max(0, int(body["max_wait_ms"])), kafka_limits.FETCH_WAIT_MS_MAX)
 
 
 class _Fetch:
@@ -118,7 +119,7 @@ class _Fetch:
         body = request.body
         self._wait_s = _wait_ms(body) / 1000
         self._until_s = self._broker.clock.monotonic_s() + self._wait_s
-        self._most_bytes = max(1, min(body["max_bytes"], limits.KAFKA_FETCH_BYTES_MAX))
+        self._most_bytes = max(1, min(body["max_bytes"], kafka_limits.FETCH_BYTES_MAX))
         self._topics = list[tuple[Message, list[_Part]]]()
         self._all = list[_Part]()
         self._waiters = list[Waiter]()

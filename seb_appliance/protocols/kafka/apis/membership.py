@@ -9,8 +9,8 @@ from seb_appliance.broker.groups.consumer_groups import everybody
 from seb_appliance.broker.topics.names import check_group_name
 from seb_appliance.errors import BadNameError, NotFoundError, SebError
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
-from seb_appliance.protocols.kafka.group_grants import may_use
-from seb_appliance.protocols.kafka.group_names import group_of, id_of
+from seb_appliance.protocols.kafka.groups.grants import may_use
+from seb_appliance.protocols.kafka.groups.names import group_of, id_of
 from seb_appliance.protocols.kafka.groups.values import (
     DescribedMember,
     JoinedMember,

@@ -27,6 +27,7 @@ from seb_appliance.protocols.kafka.wire.codec import Message
 from seb_appliance.protocols.kafka.wire.long_arrays import Each, listed
 from seb_appliance.protocols.kafka.wire.repeats import PRODUCE
 from seb_appliance.protocols.kafka.wire.templates import Template
+from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.tasks import in_slices
 
 _log = logging.getLogger(__name__)
@@ -351,7 +352,7 @@ class _Produce:
     async def _store_later(self, parts: list[_Part], steps: Iterable[None]) -> None:
         """What `steps` leave in `parts`. Waits for room, so that nothing is refused that would fit
         in a moment."""
-        wait_s = min(limits.SOCKET_NO_ROOM_S_MAX, max(0, self._request.body["timeout_ms"]) / 1000)
+        wait_s = min(socket_limits.NO_ROOM_S_MAX, max(0, self._request.body["timeout_ms"]) / 1000)
         until_s = self._broker.clock.monotonic_s() + wait_s
         try:
             async for _ in in_slices(steps):

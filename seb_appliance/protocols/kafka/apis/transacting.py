@@ -8,6 +8,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.errors import SebError
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.apis.committing import (
     answer_of,
     asked_of,
@@ -16,7 +17,7 @@ from seb_appliance.protocols.kafka.apis.committing import (
     may_commit,
 )
 from seb_appliance.protocols.kafka.errors import ErrorCode, KafkaError, code_of
-from seb_appliance.protocols.kafka.group_names import group_of
+from seb_appliance.protocols.kafka.groups.names import group_of
 from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import Server
@@ -56,7 +57,7 @@ def init_producer_id(server: Server, request: Request) -> Outcome:
         return {"error_code": code, **_NOBODY}
     if transactional_id is None:
         return {"producer_id": server.new_producer_id(), "producer_epoch": 0}
-    if not 0 < len(transactional_id) <= limits.KAFKA_TRANSACTIONAL_ID_CHARACTERS_MAX:
+    if not 0 < len(transactional_id) <= kafka_limits.TRANSACTIONAL_ID_CHARACTERS_MAX:
         return {"error_code": ErrorCode.INVALID_REQUEST, **_NOBODY}
     return _begun(server, request)
 

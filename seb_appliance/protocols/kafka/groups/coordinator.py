@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from seb_appliance import limits
 from seb_appliance.broker.shares import AllShares, Reservation, Shares
 from seb_appliance.clock import Clock
 from seb_appliance.errors import OverloadedError, ShareExceededError
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.group import Group, PendingMember
 from seb_appliance.protocols.kafka.groups.member import Member, size_bytes
@@ -67,11 +67,11 @@ class Coordinator:
         self._random_bytes = random_bytes
         self._groups = dict[str, Group]()
         self._room_of_groups = shares.declare(
-            "kafka_groups", limits.KAFKA_GROUPS_MAX, "Kafka consumer groups with members"
+            "kafka_groups", kafka_limits.GROUPS_MAX, "Kafka consumer groups with members"
         )
         self._room_of_members = shares.declare(
             "kafka_members",
-            limits.KAFKA_MEMBERS_BYTES_MAX,
+            kafka_limits.MEMBERS_BYTES_MAX,
             "bytes of members of Kafka consumer groups",
         )
         self._rebalancing = Rebalancing(clock, rebalance_delay_s, self._forget_if_unused)
@@ -229,11 +229,11 @@ class Coordinator:
         if self._is_closed:
             raise RefusedError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         session_ms = request.session_timeout_ms
-        if not limits.KAFKA_SESSION_MS_MIN <= session_ms <= limits.KAFKA_SESSION_MS_MAX:
+        if not kafka_limits.SESSION_MS_MIN <= session_ms <= kafka_limits.SESSION_MS_MAX:
             raise RefusedError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        if len(request.protocols) > limits.KAFKA_GROUP_PROTOCOLS_MAX:
+        if len(request.protocols) > kafka_limits.GROUP_PROTOCOLS_MAX:
             raise RefusedError(ErrorCode.INVALID_REQUEST)
-        if any(len(p.metadata) > limits.KAFKA_METADATA_BYTES_MAX for p in request.protocols):
+        if any(len(p.metadata) > kafka_limits.METADATA_BYTES_MAX for p in request.protocols):
             raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE)
 
     def _join_first(self, group: Group, request: JoinRequest, future: Joining) -> None:
@@ -245,7 +245,7 @@ class Coordinator:
             if old is not None:
                 self._replace(group, old, member_id, request, future)
                 return
-        if len(group.members) + len(group.pending) >= limits.KAFKA_GROUP_MEMBERS_MAX:
+        if len(group.members) + len(group.pending) >= kafka_limits.GROUP_MEMBERS_MAX:
             raise RefusedError(ErrorCode.GROUP_MAX_SIZE_REACHED)
         room = self._reserve(self._room_of_members, request.owner, size_bytes(request))
         if request.requires_member_id and request.group_instance_id is None:
@@ -352,7 +352,7 @@ class Coordinator:
             return None
         given = request.assignments
         assigned = {member_id: given.get(member_id, b"") for member_id in group.members}
-        if any(len(one) > limits.KAFKA_ASSIGNMENT_BYTES_MAX for one in assigned.values()):
+        if any(len(one) > kafka_limits.ASSIGNMENT_BYTES_MAX for one in assigned.values()):
             raise RefusedError(ErrorCode.MESSAGE_TOO_LARGE)
         group.assignments_room = self._reserve(
             self._room_of_members, member.room.owner, sum(map(len, assigned.values()))

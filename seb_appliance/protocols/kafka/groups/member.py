@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from seb_appliance import limits
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.clock import Timer
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.values import (
     DescribedMember,
@@ -21,7 +21,7 @@ def size_bytes(request: JoinRequest) -> int:
     """What the member who asks takes in memory."""
     ids = len(request.client_id) + len(request.client_host) + len(request.group_instance_id or "")
     protocols = sum(len(name) + len(metadata) for name, metadata in request.protocols)
-    return limits.KAFKA_MEMBER_BYTES + 2 * ids + len(request.protocol_type) + protocols
+    return kafka_limits.MEMBER_BYTES + 2 * ids + len(request.protocol_type) + protocols
 
 
 class Member:
@@ -68,7 +68,7 @@ class Member:
         rebalance_ms = request.rebalance_timeout_ms
         if rebalance_ms < 0:
             rebalance_ms = request.session_timeout_ms
-        self.rebalance_s = min(rebalance_ms, limits.KAFKA_REBALANCE_MS_MAX) / 1_000
+        self.rebalance_s = min(rebalance_ms, kafka_limits.REBALANCE_MS_MAX) / 1_000
 
     @property
     def is_waiting(self) -> bool:

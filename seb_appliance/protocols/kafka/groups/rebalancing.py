@@ -11,8 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from seb_appliance import limits
 from seb_appliance.clock import Clock
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.group import Group
 from seb_appliance.protocols.kafka.groups.member import Member
@@ -96,7 +96,7 @@ class Rebalancing:
         silent_s = self._clock.monotonic_s() - member.heard_s
         if member.is_new:
             # It has no member id yet, so whoever lost its connection has come again as another.
-            left_s = limits.KAFKA_NEW_MEMBER_S_MAX - silent_s
+            left_s = kafka_limits.NEW_MEMBER_S_MAX - silent_s
         elif member.is_waiting:
             left_s = member.session_s
         else:
@@ -113,7 +113,7 @@ class Rebalancing:
 
     def _formed(self, group: Group) -> None:
         """The initial delay is over, unless somebody joined in it."""
-        most_s = min(self._delay_s * limits.KAFKA_REBALANCE_DELAYS_MAX, group.rebalance_s)
+        most_s = min(self._delay_s * kafka_limits.REBALANCE_DELAYS_MAX, group.rebalance_s)
         until_s = min(group.newest_s + self._delay_s, group.first_s + most_s)
         left_s = until_s - self._clock.monotonic_s()
         if left_s > _SOON_S:

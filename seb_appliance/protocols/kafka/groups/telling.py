@@ -8,6 +8,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.groups.members import GroupMember, Membership
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.groups.coordinator import Coordinator
 from seb_appliance.protocols.kafka.groups.values import DescribedMember
 from seb_appliance.protocols.kafka.partitions import topic_of
@@ -75,7 +76,7 @@ def _read(reader: Reader, data: bytes) -> Message | None:
     """None: there is nothing, it is of another kind, or it is too much. Clients may send what they
     like here."""
     frame = Frame(data)
-    frame.elements = limits.KAFKA_MESSAGE_ELEMENTS_MAX - limits.KAFKA_ASSIGNED_SHOWN_MAX
+    frame.elements = kafka_limits.MESSAGE_ELEMENTS_MAX - kafka_limits.ASSIGNED_SHOWN_MAX
     try:
         found, _ = reader(frame, 0)
     except (BadMessageError, struct.error, IndexError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.wire.types import BadMessageError, Frame
 from seb_appliance.protocols.sockets import framing
 
@@ -37,6 +37,6 @@ class Framer(framing.Framer[Frame]):
 
     def _largest(self, api_key: int) -> int:
         if not self.is_trusted:
-            return limits.KAFKA_FIRST_REQUEST_BYTES_MAX
+            return kafka_limits.FIRST_REQUEST_BYTES_MAX
         is_produce = api_key == _PRODUCE
-        return limits.KAFKA_PRODUCE_BYTES_MAX if is_produce else limits.KAFKA_REQUEST_BYTES_MAX
+        return kafka_limits.PRODUCE_BYTES_MAX if is_produce else kafka_limits.REQUEST_BYTES_MAX

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
-from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.sockets.framing import BadPacketError
 
 
@@ -27,7 +27,7 @@ class Frame(bytes):
     def count(self, number: int, at: int) -> int:  # type: ignore[override]
         """The number of elements of an array that begins here. Raises BadMessageError."""
         self.elements += number
-        if number > len(self) - at or self.elements > limits.KAFKA_MESSAGE_ELEMENTS_MAX:
+        if number > len(self) - at or self.elements > kafka_limits.MESSAGE_ELEMENTS_MAX:
             raise BadMessageError(f"an array has {number} elements")
         return number
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from seb_appliance import limits
 from seb_appliance.broker.access.grants import CompiledGrants
 from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.messages.routes import Routes
 
 _NOT_IN_WORDS: Final = re.compile(rb"[^A-Za-z0-9_-]")
@@ -35,7 +35,7 @@ class Grants:
         """Raises MqttError for what cannot be stored."""
         known = self._known.get(topic)
         if known is None:
-            if len(self._known) >= limits.MQTT_TOPICS_KNOWN_MAX:
+            if len(self._known) >= mqtt_limits.TOPICS_KNOWN_MAX:
                 self._known.clear()
             name, is_keyed = self._routes.place(topic)
             words = list(map(word, topic.split("/"))) if is_keyed else [name]
@@ -61,7 +61,7 @@ class Grants:
         ]
         if not has_rest:
             return self._cover("consume", words, is_keyed=is_keyed)
-        lengths = range(max(1, len(words)), limits.MQTT_LEVELS_MAX + 1)
+        lengths = range(max(1, len(words)), mqtt_limits.LEVELS_MAX + 1)
         return all(
             self._cover("consume", words + [_ANY_LEVEL] * (length - len(words)), is_keyed=is_keyed)
             for length in lengths

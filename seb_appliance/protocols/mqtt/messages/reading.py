@@ -14,6 +14,7 @@ from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import BatchSlice, From, ReadRequest, ReadResult
 from seb_appliance.errors import TopicNotFoundError
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Publish
 from seb_appliance.protocols.mqtt.messages.records import to_publish
 from seb_appliance.protocols.mqtt.messages.routes import Routes
@@ -105,7 +106,7 @@ class Logs:
     @property
     def is_full(self) -> bool:
         """No more topics are made for MQTT topics."""
-        return len(self.follower.topics) >= limits.MQTT_TOPICS_MAX
+        return len(self.follower.topics) >= mqtt_limits.TOPICS_MAX
 
     def has(self, topic: str) -> bool:
         """Whether it exists."""

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from seb_appliance import limits
 from seb_appliance.broker.values import NewRecords, pack_headers
 from seb_appliance.errors import RecordTooLargeError
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
 
 SHARED: Final = "$share/"  # begins the filter of a shared subscription
@@ -76,8 +76,8 @@ def share_of(topic_filter: str) -> tuple[str, str]:
 
 
 def _check_length(topic: str) -> None:
-    levels_max = limits.MQTT_LEVELS_MAX
-    if len(topic.encode()) > limits.MQTT_TOPIC_BYTES_MAX or topic.count("/") >= levels_max:
+    levels_max = mqtt_limits.LEVELS_MAX
+    if len(topic.encode()) > mqtt_limits.TOPIC_BYTES_MAX or topic.count("/") >= levels_max:
         raise MqttError(Code.BAD_TOPIC, "the topic is too long or has too many levels")
 
 
@@ -180,4 +180,4 @@ def _text(value: bytes | None) -> str | None:
 
 
 def _fits(text: str) -> bool:
-    return "\0" not in text and len(text) <= limits.MQTT_TEXT_CHARACTERS_MAX
+    return "\0" not in text and len(text) <= mqtt_limits.TEXT_CHARACTERS_MAX

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from seb_appliance import limits
 from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.errors import BadNameError, ConfigurationError
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, MqttError
 from seb_appliance.protocols.mqtt.messages.records import check_filter, topic_of
 
@@ -113,8 +113,8 @@ def parse(setting: str | None) -> list[Route]:
         except (MqttError, BadNameError) as error:
             why = error.text if isinstance(error, MqttError) else error.detail
             raise ConfigurationError(f"mqtt_routes: {part.strip()!r}: {why}") from error
-    if len(found) > limits.MQTT_ROUTES_MAX:
-        raise ConfigurationError(f"mqtt_routes: more than {limits.MQTT_ROUTES_MAX} routes")
+    if len(found) > mqtt_limits.ROUTES_MAX:
+        raise ConfigurationError(f"mqtt_routes: more than {mqtt_limits.ROUTES_MAX} routes")
     return found
 
 

@@ -7,11 +7,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import Literal, Protocol
 
-from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ApiKeyView, NewRecords
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import V5, Code, MqttError, Publish
 from seb_appliance.protocols.mqtt.messages.grants import Grants
 from seb_appliance.protocols.mqtt.messages.reading import Logs
@@ -71,8 +71,8 @@ class Incoming:
         """No packet is taken meanwhile."""
         return (
             self._storing is not None
-            or self._in_flight >= 2 * limits.MQTT_IN_FLIGHT_MAX
-            or self._in_flight_bytes >= limits.MQTT_IN_FLIGHT_BYTES_MAX
+            or self._in_flight >= 2 * mqtt_limits.IN_FLIGHT_MAX
+            or self._in_flight_bytes >= mqtt_limits.IN_FLIGHT_BYTES_MAX
         )
 
     @property
@@ -123,8 +123,8 @@ class Incoming:
                 self.exactly_once[message.packet_id] = self
             return
         if message.qos:
-            too_many = version == V5 and self._unacknowledged >= limits.MQTT_IN_FLIGHT_MAX
-            if too_many or len(self.exactly_once) >= limits.MQTT_IN_FLIGHT_MAX:
+            too_many = version == V5 and self._unacknowledged >= mqtt_limits.IN_FLIGHT_MAX
+            if too_many or len(self.exactly_once) >= mqtt_limits.IN_FLIGHT_MAX:
                 raise MqttError(Code.TOO_MANY_IN_FLIGHT, "there are too many unfinished messages")
             if message.qos == 2 and not self.exactly_once.may_grow():
                 raise MqttError(Code.QUOTA, "there is no memory for a further unfinished message")
@@ -171,7 +171,7 @@ class Incoming:
         alias = message.properties.pop("topic_alias", None)
         if alias is None:
             return
-        if not 0 < alias <= limits.MQTT_ALIASES_MAX:
+        if not 0 < alias <= mqtt_limits.ALIASES_MAX:
             raise MqttError(Code.BAD_ALIAS, "the topic alias is too large, or 0")
         if message.topic:
             self._aliases[alias] = check_topic(message.topic)

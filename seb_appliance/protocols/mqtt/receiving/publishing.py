@@ -20,6 +20,7 @@ from seb_appliance.errors import (
     ShuttingDownError,
 )
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish
+from seb_appliance.protocols.sockets import limits as socket_limits
 
 NO_ROOM: Final = (OverloadedError, QuotaExceededError, ShareExceededError)
 _RETRY_S: Final = 0.1  # while there is no room
@@ -85,7 +86,7 @@ class Publisher:
     ) -> None:
         """Waits for room, and until it is stored. Raises MqttError."""
         clock = self._broker.clock
-        give_up_s = clock.monotonic_s() + limits.SOCKET_NO_ROOM_S_MAX
+        give_up_s = clock.monotonic_s() + socket_limits.NO_ROOM_S_MAX
         while True:
             try:
                 await self._store(Transaction(records, commit), size_bytes)

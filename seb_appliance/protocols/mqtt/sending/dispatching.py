@@ -7,10 +7,10 @@ import logging
 from collections import Counter
 from typing import Final, Protocol
 
-from seb_appliance import limits
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import SebError
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
 from seb_appliance.protocols.mqtt.messages.filters import Filters
 from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, Turns
@@ -51,7 +51,7 @@ class Dispatcher:
         self.logs = logs
         self._counts = counts
         self._room = logs.broker.shares.declare(
-            "mqtt_subscriptions", limits.MQTT_SUBSCRIPTIONS_MAX, "MQTT subscriptions"
+            "mqtt_subscriptions", mqtt_limits.SUBSCRIPTIONS_MAX, "MQTT subscriptions"
         )
         self._filters = Filters[Subscribed]()
         self._by_connection: dict[Subscriber, set[str]] = {}

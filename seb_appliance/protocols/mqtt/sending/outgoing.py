@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
-from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.protocols.mqtt import codec
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, Publish, Subscription
 from seb_appliance.protocols.mqtt.sessions import Position, Session, Sessions
 from seb_appliance.protocols.mqtt.unfinished import Giver, Place, Sent
@@ -62,9 +62,9 @@ class Outgoing:
         counts: Counter[str],
     ) -> None:
         self._connection = connection
-        self._window = min(asked.get("receive_maximum", _IDS), limits.MQTT_IN_FLIGHT_MAX)
-        self._largest = asked.get("maximum_packet", limits.MQTT_PACKET_BYTES_MAX * 2)
-        self._aliases_max = min(asked.get("topic_alias_maximum", 0), limits.MQTT_ALIASES_MAX)
+        self._window = min(asked.get("receive_maximum", _IDS), mqtt_limits.IN_FLIGHT_MAX)
+        self._largest = asked.get("maximum_packet", mqtt_limits.PACKET_BYTES_MAX * 2)
+        self._aliases_max = min(asked.get("topic_alias_maximum", 0), mqtt_limits.ALIASES_MAX)
         self._aliases = dict[str, int]()  # by topic
         self._session = session
         self._sessions = sessions

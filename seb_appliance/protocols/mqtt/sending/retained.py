@@ -20,6 +20,7 @@ from seb_appliance.broker.shares import OPERATOR, Reservation
 from seb_appliance.broker.values import NewRecords
 from seb_appliance.errors import SebError, TopicDiffersError
 from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
 from seb_appliance.protocols.mqtt.messages.reading import Row, Turns, read
 from seb_appliance.protocols.mqtt.messages.records import owned, owner_of, to_publish, topic_of
@@ -50,10 +51,10 @@ class Retained:
         self._broker = broker
         remedy = "Delete retained messages: publish empty ones with the flag."
         self._room = broker.shares.declare(
-            "mqtt_retained", limits.MQTT_RETAINED_BYTES_MAX, "bytes of retained messages", remedy
+            "mqtt_retained", mqtt_limits.RETAINED_BYTES_MAX, "bytes of retained messages", remedy
         )
         self._lookups = broker.shares.declare(
-            "mqtt_lookups", limits.MQTT_RETAINED_BYTES_MAX, "bytes of lookups of retained messages"
+            "mqtt_lookups", mqtt_limits.RETAINED_BYTES_MAX, "bytes of lookups of retained messages"
         )
         self._root = _Level()
         self._at = 0
@@ -83,7 +84,7 @@ class Retained:
             return NewRecords([None], [key])
         size_bytes = _size_bytes(Row(0, key, value, packed))
         is_new = self._find(key.decode()) is None
-        if self.count + is_new > limits.MQTT_RETAINED_MAX or not self._room.has_room(
+        if self.count + is_new > mqtt_limits.RETAINED_MAX or not self._room.has_room(
             api_key_id, size_bytes
         ):
             raise MqttError(Code.QUOTA, "there are too many retained messages")
@@ -183,7 +184,7 @@ class Retained:
         """Clients are refused before there are too many, but what others store in the topic is
         not. Twice as many: those that were on their way together."""
         size_bytes = self._room.used + _size_bytes(row)
-        if size_bytes <= 2 * self._room.limit and self.count < 2 * limits.MQTT_RETAINED_MAX:
+        if size_bytes <= 2 * self._room.limit and self.count < 2 * mqtt_limits.RETAINED_MAX:
             return True
         self._room.refusals += 1
         return False
@@ -258,7 +259,7 @@ class RetainedSender:
 
     def add(self, subscription: Subscription) -> None:
         """Raises MqttError if too many wait."""
-        if len(self._waiting) >= limits.MQTT_RETAINED_LOOKUPS_MAX:
+        if len(self._waiting) >= mqtt_limits.RETAINED_LOOKUPS_MAX:
             raise MqttError(Code.QUOTA, "too many subscriptions wait for retained messages")
         self._waiting.append(subscription)
         if self._sending is None and not self._retained.is_empty:

@@ -13,10 +13,10 @@ from collections import Counter, deque
 from heapq import heappop, heappush
 from typing import Final, NamedTuple, Protocol
 
-from seb_appliance import limits
 from seb_appliance.broker.read.waiting import FollowerOfMany
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.errors import GroupNotFoundError, SebError
+from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
 from seb_appliance.protocols.mqtt.messages.filters import Filters
 from seb_appliance.protocols.mqtt.messages.grants import word
@@ -244,7 +244,7 @@ class SharedSubscriptions:
         self.counts = counts
         self._sessions = sessions
         self._room = logs.broker.shares.declare(
-            "mqtt_shares", limits.MQTT_SHARES_MAX, "MQTT shared subscriptions"
+            "mqtt_shares", mqtt_limits.SHARES_MAX, "MQTT shared subscriptions"
         )
         self._all = dict[Name, Share]()
         self._ending = dict[str, asyncio.Task[None]]()  # by group

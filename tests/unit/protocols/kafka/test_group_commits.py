@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.values import ListedGroup, Protocol, State
 from tests.support.kafka_groups import INITIAL_S, RANGE, Groups
@@ -90,7 +90,7 @@ async def test_a_group_with_members_is_not_deleted(groups: Groups) -> None:
 
 
 async def test_a_group_has_so_many_members_and_no_more(groups: Groups) -> None:
-    for _ in range(limits.KAFKA_GROUP_MEMBERS_MAX - 1):
+    for _ in range(kafka_limits.GROUP_MEMBERS_MAX - 1):
         groups.join_anew()
     member_id = groups.member_id()
     assert groups.join().result().error == ErrorCode.GROUP_MAX_SIZE_REACHED
@@ -101,11 +101,11 @@ async def test_a_group_has_so_many_members_and_no_more(groups: Groups) -> None:
 
 
 async def test_a_member_says_so_much_and_no_more(groups: Groups) -> None:
-    most = (Protocol("range", bytes(limits.KAFKA_METADATA_BYTES_MAX)),)
+    most = (Protocol("range", bytes(kafka_limits.METADATA_BYTES_MAX)),)
     member_id = groups.member_id(protocols=most)
     more = (Protocol("range", most[0].metadata + b"."),)
     assert groups.join(member_id, protocols=more).result().error == ErrorCode.MESSAGE_TOO_LARGE
-    named = [Protocol(f"p{n}", b"") for n in range(limits.KAFKA_GROUP_PROTOCOLS_MAX + 1)]
+    named = [Protocol(f"p{n}", b"") for n in range(kafka_limits.GROUP_PROTOCOLS_MAX + 1)]
     assert groups.join(member_id, protocols=tuple(named[:-1])).done() is False
     assert groups.join(protocols=tuple(named)).result().error == ErrorCode.INVALID_REQUEST
 
@@ -114,7 +114,7 @@ async def test_an_assignment_is_so_long_and_no_longer(groups: Groups) -> None:
     waiting = groups.join_anew()
     await groups.clock.advance(INITIAL_S)
     leader = waiting.result()
-    most = bytes(limits.KAFKA_ASSIGNMENT_BYTES_MAX)
+    most = bytes(kafka_limits.ASSIGNMENT_BYTES_MAX)
     refused = groups.sync(leader, {leader.member_id: most + b"."}).result()
     assert refused.error == ErrorCode.MESSAGE_TOO_LARGE
     assert groups.sync(leader, {leader.member_id: most}).result().assignment == most
@@ -123,7 +123,7 @@ async def test_an_assignment_is_so_long_and_no_longer(groups: Groups) -> None:
 async def test_one_api_key_takes_no_more_than_its_share_of_groups(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "KAFKA_GROUPS_MAX", 4)
+    monkeypatch.setattr(kafka_limits, "GROUPS_MAX", 4)
     groups = Groups()
     assert groups.member_id(group="a")
     assert groups.member_id(group="b")
@@ -134,9 +134,9 @@ async def test_one_api_key_takes_no_more_than_its_share_of_groups(
 async def test_one_api_key_takes_no_more_than_its_share_of_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(limits, "KAFKA_MEMBERS_BYTES_MAX", limits.KAFKA_MEMBER_BYTES * 15 // 2)
+    monkeypatch.setattr(kafka_limits, "MEMBERS_BYTES_MAX", kafka_limits.MEMBER_BYTES * 15 // 2)
     groups = Groups()
-    small, large = RANGE, (Protocol("range", bytes(limits.KAFKA_MEMBER_BYTES)),)
+    small, large = RANGE, (Protocol("range", bytes(kafka_limits.MEMBER_BYTES)),)
     waiting = [groups.join_anew(), groups.join_anew(protocols=large)]
     await groups.clock.advance(INITIAL_S)
     leader, other = (future.result() for future in waiting)

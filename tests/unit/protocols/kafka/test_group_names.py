@@ -8,7 +8,7 @@ import pytest
 
 from seb_appliance.broker.topics.names import check_group_name
 from seb_appliance.errors import BadNameError
-from seb_appliance.protocols.kafka.group_names import group_of, id_of
+from seb_appliance.protocols.kafka.groups.names import group_of, id_of
 
 PARTS = ["a", "Z", "0", "-", "_", ".", "..", " ", "/", "é", "_20", "_2E", "kafka-id.", "\0", "🙂"]
 

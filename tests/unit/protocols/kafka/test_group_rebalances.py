@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.values import Protocol
 from tests.support.fakes import settle
@@ -53,7 +53,7 @@ async def test_a_late_member_prolongs_the_first_wait_but_only_so_far(groups: Gro
         waiting.append(groups.join_anew())
     assert len(waiting) > 5
     waited_s = groups.clock.now_s - begun_s
-    assert waited_s <= (limits.KAFKA_REBALANCE_DELAYS_MAX + 1) * INITIAL_S
+    assert waited_s <= (kafka_limits.REBALANCE_DELAYS_MAX + 1) * INITIAL_S
 
 
 async def test_a_new_group_waits_as_long_as_the_operator_says_but_no_longer_than_a_member() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.groups.values import Protocol
 from tests.support.kafka_groups import INITIAL_S, Groups
@@ -16,14 +16,14 @@ def groups() -> Groups:
 
 
 @pytest.mark.parametrize(
-    "session_ms", [limits.KAFKA_SESSION_MS_MIN - 1, limits.KAFKA_SESSION_MS_MAX + 1]
+    "session_ms", [kafka_limits.SESSION_MS_MIN - 1, kafka_limits.SESSION_MS_MAX + 1]
 )
 async def test_a_session_lasts_neither_too_short_nor_too_long(
     groups: Groups, session_ms: int
 ) -> None:
     refused = groups.join(session_timeout_ms=session_ms).result()
     assert refused.error == ErrorCode.INVALID_SESSION_TIMEOUT
-    nearest = min(max(session_ms, limits.KAFKA_SESSION_MS_MIN), limits.KAFKA_SESSION_MS_MAX)
+    nearest = min(max(session_ms, kafka_limits.SESSION_MS_MIN), kafka_limits.SESSION_MS_MAX)
     assert groups.member_id(session_timeout_ms=nearest)
 
 
@@ -104,7 +104,7 @@ async def test_a_new_member_waits_five_minutes_at_most(groups: Groups) -> None:
         assert groups.heartbeat(old) == ErrorCode.REBALANCE_IN_PROGRESS
         await groups.clock.advance(5)
     assert new.result().error == ErrorCode.UNKNOWN_MEMBER_ID
-    assert groups.clock.now_s == pytest.approx(1000 + limits.KAFKA_NEW_MEMBER_S_MAX, abs=6)
+    assert groups.clock.now_s == pytest.approx(1000 + kafka_limits.NEW_MEMBER_S_MAX, abs=6)
 
 
 async def test_a_rebalance_timeout_has_a_bound(groups: Groups) -> None:
@@ -112,7 +112,7 @@ async def test_a_rebalance_timeout_has_a_bound(groups: Groups) -> None:
         {}, {"rebalance_timeout_ms": 2**31 - 1, "session_timeout_ms": 1_800_000}
     )
     waiting = groups.join(first.member_id)
-    for _ in range(limits.KAFKA_REBALANCE_MS_MAX // 1_200_000):
+    for _ in range(kafka_limits.REBALANCE_MS_MAX // 1_200_000):
         assert not waiting.done()
         assert groups.heartbeat(second) == ErrorCode.REBALANCE_IN_PROGRESS
         await groups.clock.advance(1_200)

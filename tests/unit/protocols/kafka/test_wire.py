@@ -20,7 +20,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.wire.codec import (
     APIS,
@@ -271,7 +271,7 @@ def test_requests_come_in_any_pieces():
 
 
 def test_the_time_that_arrays_take_is_bounded_by_their_elements_together():
-    most = limits.KAFKA_MESSAGE_ELEMENTS_MAX
+    most = kafka_limits.MESSAGE_ELEMENTS_MAX
     frame = Frame(bytes(4 * most))
     frame.count(most - 1, 0)
     frame.count(1, 0)
