@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+from collections import deque
 from collections.abc import (
     AsyncIterator,
     Awaitable,
@@ -15,6 +16,7 @@ from collections.abc import (
     Mapping,
 )
 from typing import Any, ClassVar, Final, Generic, TypeAlias, TypeVar
+from weakref import WeakKeyDictionary
 
 from seb_appliance import limits
 from seb_appliance.clock import Clock
@@ -200,6 +202,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 SLICE_S: Final = 0.002
+SLICES_AT_ONCE: Final = 2  # in a turn of the event loop
 
 
 class Steps(Generic[S, T]):
@@ -227,8 +230,48 @@ async def in_slices(items: Iterable[T]) -> AsyncIterator[T]:
     for item in items:
         yield item
         if loop.time() >= pause_s:
-            await asyncio.sleep(0)
+            await _next_slice(loop)
             pause_s = loop.time() + SLICE_S
+
+
+class _Waiting:
+    """Work in slices that waits for its next one. A turn of the event loop has only so many, or
+    everybody would wait for all of those that somebody has begun on a thousand connections."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._call_soon = loop.call_soon
+        self._waiting = deque[asyncio.Future[None]]()
+        self._is_due = False
+
+    def add(self, one: asyncio.Future[None]) -> None:
+        self._waiting.append(one)
+        self._again()
+
+    def _again(self) -> None:
+        if self._waiting and not self._is_due:
+            self._is_due = True
+            self._call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_due, left = False, SLICES_AT_ONCE
+        while self._waiting and left:
+            one = self._waiting.popleft()
+            if not one.done():  # cancelled
+                one.set_result(None)
+                left -= 1
+        self._again()
+
+
+_waiting: Final = WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting]()
+
+
+async def _next_slice(loop: asyncio.AbstractEventLoop) -> None:
+    of_loop = _waiting.get(loop)
+    if of_loop is None:
+        of_loop = _waiting[loop] = _Waiting(loop)
+    one = loop.create_future()
+    of_loop.add(one)
+    await one
 
 
 def run_in_slices(items: Iterator[object]) -> None:

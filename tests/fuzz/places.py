@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -78,7 +79,7 @@ def check_stream_paths(data: bytes) -> None:
 
 def check_stream_headers(data: bytes) -> None:
     headers, body = split(data)
-    for read in (wire.wanted_stream, wire.wanted_append):
+    for read in (wire.wanted_stream, partial(wire.wanted_append, owner="key")):
         with contextlib.suppress(RefusedError):
             read(headers)
     with contextlib.suppress(RefusedError):

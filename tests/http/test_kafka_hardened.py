@@ -119,6 +119,26 @@ def to_packed(records):
     return {"acks": -1, "timeout_ms": 10_000, "topic_data": topics}
 
 
+async def test_fetches_of_many_partitions_wait_while_there_is_memory(running, monkeypatch):
+    """One for which there is none is answered at once."""
+    waiting, asked = running[1].waiting, of(*[("orders", 0, 0)] * 1_000, max_wait_ms=60_000)
+    monkeypatch.setattr(waiting, "limit", 1_500_000)
+    await running[0].client.put("/v1/topics/orders", json={})
+    async with connected(running) as first, connected(running) as second:
+        first.send("Fetch", 12, **asked)
+        async with asyncio.timeout(5):
+            while not waiting.used:
+                await asyncio.sleep(0)
+        held = waiting.used
+        assert held > 500_000
+        parts = (await second.call("Fetch", 12, **asked))["responses"]
+        assert {one["partitions"][0]["error_code"] for one in parts} == {0}
+        assert waiting.used == held
+    async with asyncio.timeout(5):
+        while waiting.used:
+            await asyncio.sleep(0)
+
+
 async def test_a_fetch_waits_no_longer_than_a_minute(running, monkeypatch):
     monkeypatch.setattr(kafka_limits, "FETCH_WAIT_MS_MAX", 10)
     await running[0].client.put("/v1/topics/quiet", json={})

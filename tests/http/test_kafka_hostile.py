@@ -12,7 +12,9 @@ import pytest
 import pytest_asyncio
 
 from seb_appliance import limits
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.connection import Connection
+from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.wire.codec import APIS, codec
 from seb_appliance.protocols.sockets import limits as socket_limits
 from tests.fuzz.kafka_requests import message_of
@@ -183,6 +185,96 @@ async def test_a_long_answer_for_which_there_is_no_memory_ends_the_connection(ru
         client.send("Metadata", topics=names, allow_auto_topic_creation=False)
         assert await client.is_closed()
     assert running[0].appliance.broker.reading.used == 0
+
+
+async def test_a_leader_of_many_members_is_told_of_them_if_there_is_memory(running, monkeypatch):
+    """Each connection that names it gets the same long answer, and may leave it untaken."""
+    reading = running[0].appliance.broker.reading
+    given = {"group_id": "large", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
+    given["protocols"] = [{"name": "range", "metadata": b"x" * kafka_limits.METADATA_BYTES_MAX}]
+    given["protocol_type"] = "consumer"
+    async with contextlib.AsyncExitStack() as stack:
+        members = [await stack.enter_async_context(connected(running)) for _ in range(4)]
+        for one in members:
+            one.send("JoinGroup", 3, **given)
+        (leader,) = [one for one in [await one.answer() for one in members] if one["members"]]
+        assert len(leader["members"]) == 4
+        monkeypatch.setattr(reading, "limit", 3 * kafka_limits.METADATA_BYTES_MAX)
+        members[0].send("JoinGroup", 3, **given, member_id=leader["member_id"])
+        assert await members[0].is_closed()
+        assert reading.used == 0
+
+
+async def test_an_answer_in_one_piece_needs_memory_where_it_is_large(running, monkeypatch):
+    """Such as the assignment of a member, on each of many connections."""
+    reading = running[0].appliance.broker.reading
+    given = {"group_id": "assigned", "session_timeout_ms": 10_000, "rebalance_timeout_ms": 10_000}
+    given["protocols"] = [{"name": "range", "metadata": b""}]
+    async with connected(running) as client:
+        joined = await client.call("JoinGroup", 3, **given, protocol_type="consumer")
+        asked = {name: joined[name] for name in ("generation_id", "member_id")}
+        asked["group_id"] = "assigned"
+        most = b"x" * kafka_limits.ASSIGNMENT_BYTES_MAX
+        given = [{"member_id": joined["member_id"], "assignment": most}]
+        answer = await client.call("SyncGroup", 3, **asked, assignments=given)
+        assert answer["assignment"] == most
+        assert reading.used == 0
+        monkeypatch.setattr(reading, "limit", kafka_limits.ASSIGNMENT_BYTES_MAX)
+        client.send("SyncGroup", 3, **asked)
+        assert await client.is_closed()
+
+
+async def test_records_with_large_keys_need_memory_as_those_with_large_values(running, monkeypatch):
+    await running[0].client.put("/v1/topics/keyed", json={})
+    async with connected(running) as client:
+        batch = made(*[Sent(b"", b"k" * limits.RECORD_KEY_BYTES_MAX)] * 10)
+        assert (await client.produce("keyed", batch))["error_code"] == 0
+        assert (await client.fetch("keyed"))["records"]  # now they are in memory
+        monkeypatch.setattr(running[0].appliance.broker.reading, "limit", 100_000)
+        part = await client.fetch("keyed")
+        assert (part["error_code"], part["records"]) == (0, b"")
+
+
+async def test_a_refusal_of_many_partitions_is_short(running):
+    """A thousand small batches, which say little themselves."""
+    await running[0].client.put("/v1/topics/compact", json={"cleanup": "compact"})
+    parts = [{"index": 0, "records": made(*[Sent(b"v")] * 1_000, codec=1)}] * 1_000
+    body = to("compact", b"") | {"topic_data": [{"name": "compact", "partition_data": parts}]}
+    async with connected(running) as client:
+        answer = await client.call("Produce", **body)
+        found = answer["responses"][0]["partition_responses"]
+        assert {one["error_code"] for one in found} == {ErrorCode.INVALID_RECORD}
+        assert sum(one["error_message"] is not None for one in found) == 32
+        assert sum(len(one["record_errors"]) for one in found) == 3_200
+
+
+async def test_records_of_many_partitions_need_memory_for_their_answer_first(running, monkeypatch):
+    await running[0].client.put("/v1/topics/wide", json={})
+    parts = [{"index": 0, "records": made(Sent(b"v"))}] * 1_000
+    body = to("wide", b"") | {"topic_data": [{"name": "wide", "partition_data": parts}]}
+    async with connected(running) as client:
+        monkeypatch.setattr(running[0].appliance.broker.reading, "limit", 10_000)
+        client.send("Produce", **body)
+        assert await client.is_closed()
+    async with connected(running) as client:
+        client.send("Produce", **body | {"acks": 0})  # which has no answer
+        client._asked.clear()
+        assert (await client.produce("wide", made(Sent(b"v"))))["base_offset"] == 1_000
+
+
+async def test_what_is_read_of_a_long_request_needs_memory(running, monkeypatch):
+    pending = running[0].appliance.broker.pending
+    names = [{"name": f"{number}"} for number in range(9_000)]
+    async with connected(running) as client:
+        monkeypatch.setattr(pending, "limit", 2_000_000)
+        client.send("Metadata", topics=names, allow_auto_topic_creation=False)
+        assert await client.is_closed()
+    assert pending.used == 0
+    monkeypatch.undo()
+    async with connected(running) as client:
+        answer = await client.call("Metadata", topics=names, allow_auto_topic_creation=False)
+        assert len(answer["topics"]) == 9_000
+    await _settled(running)
 
 
 async def test_half_a_large_request_takes_memory_that_is_counted_and_given_back(running):

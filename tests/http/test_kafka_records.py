@@ -14,7 +14,7 @@ from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.protocols.kafka.records.reading import read_batches
 from seb_appliance.protocols.sockets import limits as socket_limits
-from tests.support.kafka_client import connected, of, offsets, serving, to, values
+from tests.support.kafka_client import api_key, connected, of, offsets, serving, to, values
 from tests.unit.protocols.kafka.record_sets import (
     ATTRIBUTES_AT,
     T_MS,
@@ -119,6 +119,19 @@ async def test_a_gap_of_an_idempotent_producer_is_refused_with_45(running, topic
         found = active["producer_id"], active["producer_epoch"], active["last_sequence"]
         assert found == (pid, 1, 0)
     assert len(await stored(running, topic)) == 2
+
+
+async def test_a_producer_id_of_another_api_key_takes_no_sequences_from_it(running, topic):
+    """They would be taken for repeats, and be acknowledged and lost."""
+    theirs = await api_key(running, ("produce", topic))
+    async with connected(running) as client, connected(running, theirs["secret"]) as other:
+        pid = (await client.call("InitProducerId", transactional_id=None))["producer_id"]
+        for epoch in (0, 1):
+            for sequence in range(7):
+                await other.produce(topic, made(Sent(b"x"), producer=(pid, epoch, sequence)))
+            part = await client.produce(topic, made(Sent(b"mine"), producer=(pid, 0, epoch)))
+            assert part["error_code"] == 0
+    assert [one["value"] for one in await stored(running, topic)] == [*"xxxxxxx", "mine"] * 2
 
 
 async def test_damaged_and_forbidden_record_sets_are_refused_and_nothing_is_stored(running, topic):

@@ -47,6 +47,22 @@ async def test_a_transaction_is_read_once_it_has_committed_and_as_a_whole(runnin
         assert await producer.end(commits=False) == ErrorCode.INVALID_TXN_STATE
 
 
+async def test_a_transaction_has_no_more_partitions_than_it_may_write_to(running, topic):
+    most = limits.TRANSACTION_TOPICS_MAX
+    for name in (f"{topic}.kafka-{index}" for index in range(1, most + 1)):
+        await running[0].client.put(f"/v1/topics/{name}", json={})
+    async with connected(running) as client:
+        producer = await begun(client, "wide")
+        assert set(await producer.add(topic, *range(most + 1))) == {ErrorCode.INVALID_REQUEST}
+        assert await producer.add(topic, *range(most)) == [0] * most
+        assert await producer.add(topic, 0) == [0]
+        assert await producer.add(topic, most) == [ErrorCode.INVALID_REQUEST]
+        assert await producer.send(topic, 0, b"x") == 0
+        assert await producer.end(commits=True) == 0
+        assert await producer.add(topic, most) == [0]
+        assert await producer.end(commits=False) == 0
+
+
 async def test_nothing_of_an_aborted_transaction_reaches_the_log(running, topic):
     async with connected(running) as client:
         for version in range(4):

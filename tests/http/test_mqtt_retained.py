@@ -115,6 +115,30 @@ async def test_retained_messages_are_bounded(running, monkeypatch):
         assert (await client.packet())[1][-1] == Code.QUOTA
 
 
+async def test_what_others_store_as_retained_messages_is_bounded(running, monkeypatch):
+    """By HTTP nothing is refused for want of room: what there is none for is not retained."""
+    retained = running[1].retained
+    refusals = retained._room.refusals
+    monkeypatch.setattr(retained._room, "limit", retained._room.used + 5_000)
+    async with connected(running) as client:
+        await client.stores("flood/0", b"first", retain=True)
+        for number in range(10):
+            records = [{"key": f"flood/{number}", "value": "x" * 2_000}]
+            body = {"records": records}
+            await running[0].client.post("/v1/topics/mqtt-retained/records", json=body)
+        assert await found(running, "flood/9") == {}
+        assert retained._room.used <= 2 * retained._room.limit
+        assert retained._room.refusals > refusals
+        monkeypatch.undo()
+        monkeypatch.setattr(mqtt_limits, "RETAINED_MAX", retained.count // 2)
+        body = {"records": [{"key": "flood/0", "value": "newer"}]}
+        await running[0].client.post("/v1/topics/mqtt-retained/records", json=body)
+        assert await found(running, "flood/0") == {}
+        monkeypatch.undo()
+        await client.stores("flood/0", b"last", retain=True)
+    assert await found(running, "flood/0") == {"flood/0": b"last"}
+
+
 async def test_clients_that_do_not_take_what_their_subscriptions_find_hold_a_share(
     running, monkeypatch
 ):

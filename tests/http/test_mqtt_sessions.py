@@ -160,6 +160,24 @@ async def test_a_session_that_somebody_else_wrote_does_not_prevent_the_start(tmp
         assert (await client.message()).payload == b"x"
 
 
+async def test_sessions_that_somebody_else_wrote_are_bounded(tmp_path, monkeypatch):
+    store, large = MemoryStore(), 5 * mqtt_limits.SESSION_BYTES_MAX
+    async with serving(tmp_path, store=store) as (seb, _):
+        for number in range(20):
+            value = {"expiry_s": 3_600, "filters": [], "routes": []}
+            records = [{"key": f"somebody/{number % 10}", "value": value}]
+            records.append({"key": f"large/{number}", "value": value | {"more": "x" * large}})
+            body = {"records": records}
+            answer = await seb.client.post("/v1/topics/mqtt-sessions/records", json=body)
+            assert answer.status_code == 201
+    with monkeypatch.context() as small:
+        small.setattr(mqtt_limits, "SESSIONS_BYTES_MAX", 2_700)
+        async with serving(tmp_path, store=store) as both:
+            assert both[1].sessions.count == 5
+    async with serving(tmp_path, store=store) as both:
+        assert both[1].sessions.count == 10
+
+
 async def test_clean_start_and_an_expiry_of_0_end_a_session(running):
     sessions = running[1].sessions
     before = sessions.count
@@ -308,6 +326,32 @@ async def test_qos_2_that_is_sent_again_on_a_new_connection_is_stored_once(runni
     assert len(answer.json()["records"]) == 1
 
 
+async def test_messages_that_are_not_released_take_a_share_of_memory(running, monkeypatch):
+    """Of QoS 2: all but the first few, also while the client is away."""
+    room = running[1].sessions._unfinished
+    before = room.used
+    async with connected(running, client_id="unreleased", **kept()) as client:
+        for number in range(1, 21):
+            client.publish("unreleased", b"x", qos=2, packet_id=number)
+        for _ in range(20):
+            assert (await client.packet())[0] == 0x50
+    await gone(running, "unreleased")
+    assert room.used - before >= 4 * 160
+    async with connected(running, client_id="unreleased", **kept()) as client:
+        monkeypatch.setattr(room, "limit", 0)
+        for number in range(1, 6):
+            client.send(codec.write_ack(codec.PUBREL, number, 5))
+            assert (await client.packet())[0] == 0x70
+        assert room.used == before
+        client.publish("unreleased", b"x", qos=2, packet_id=30)
+        assert (await client.packet())[0] == 0x50
+        client.publish("unreleased", b"x", qos=2, packet_id=31)
+        assert (await client.packet())[1][0] == Code.QUOTA
+    await gone(running, "unreleased")
+    async with connected(running, client_id="unreleased", clean_start=True):
+        assert room.used == before
+
+
 async def test_the_subscriptions_of_a_session_are_bounded(running, monkeypatch):
     monkeypatch.setattr(mqtt_limits, "SESSION_BYTES_MAX", 200)
     async with connected(running, client_id="greedy", **kept()) as client:
@@ -340,7 +384,7 @@ async def test_a_delayed_will_is_published_unless_its_client_returns(running):
 
 async def test_messages_without_acknowledgements_take_a_share_of_memory(running, monkeypatch):
     """All but the first few; also while the client is away. Further ones wait in the log."""
-    room = running[1].sessions._sent
+    room = running[1].sessions._unfinished
     async with connected(running, client_id="hoarder", **kept()) as client:
         await client.subscribe("hoard")
         before = room.used

@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code
+from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.http.test_mqtt import api_key
 from tests.http.test_mqtt_sessions import FOR_AN_HOUR, ack, gone, publish
@@ -71,6 +72,24 @@ async def test_what_a_client_did_not_acknowledge_goes_to_another_when_it_leaves(
         assert await messages(stays, 1) == [b"4"]
 
 
+async def test_what_nobody_takes_again_stays_for_who_comes_later(running):
+    async with connected(running, client_id="last") as last:
+        given = {**FOR_AN_HOUR, "receive_maximum": 1}
+        async with connected(running, client_id="full", **given) as full:
+            await full.subscribe("$share/again/again")
+            async with connected(running, client_id="leaves") as leaves:
+                await publish(running, "again", b"1")
+                assert (await full.message()).payload == b"1"
+                await leaves.subscribe("$share/again/again")
+                await publish(running, "again", b"2", b"3")
+                assert [(await leaves.message()).payload for _ in range(2)] == [b"2", b"3"]
+            await gone(running, "leaves")
+            assert await full.pong()
+        await gone(running, "full")
+        await last.subscribe("$share/again/again")
+        assert sorted(await messages(last, 3)) == [b"1", b"2", b"3"]
+
+
 async def test_a_client_that_acknowledges_nothing_delays_nobody(running):
     async with (
         connected(running, client_id="slow", receive_maximum=1) as slow,
@@ -81,6 +100,30 @@ async def test_a_client_that_acknowledges_nothing_delays_nobody(running):
         await publish(running, "pace", *(b"%d" % i for i in range(9)))
         assert (await slow.message()).payload == b"0"
         assert await messages(quick, 8) == [b"%d" % i for i in range(1, 9)]
+
+
+async def test_a_client_without_room_is_not_looked_at_for_each_message(running, monkeypatch):
+    """There may be thousands of them."""
+    asked, offer = list[str](), Outgoing.offer
+
+    def counted(self, *given):
+        asked.append(self._session.client[1])
+        return offer(self, *given)
+
+    monkeypatch.setattr(Outgoing, "offer", counted)
+    async with (
+        connected(running, client_id="deaf", receive_maximum=1) as deaf,
+        connected(running, client_id="quick") as quick,
+    ):
+        await deaf.subscribe("$share/once/once")
+        await quick.subscribe("$share/once/once")
+        await publish(running, "once", *(b"%d" % i for i in range(20)))
+        await messages(quick, 19)
+        assert asked.count("deaf") == 2
+        ack(deaf, await deaf.message())
+        assert await deaf.pong()
+        await publish(running, "once", b"20", b"21")
+        assert await messages(quick, 1) + await messages(deaf, 1) == [b"20", b"21"]
 
 
 async def test_a_group_of_sessions_gets_what_came_while_nobody_was_there(running):

@@ -124,6 +124,19 @@ async def test_a_duplicate_is_answered_with_200_and_the_first_offsets(seb):
     assert await values(seb, "seqs") == ["v", "v"]
 
 
+async def test_a_producer_of_another_api_key_uses_up_no_seqs_and_ends_no_epoch(seb):
+    body = {"name": "other", "grants": [{"operation": "produce"}]}
+    made = await seb.client.post("/v1/api-keys", json=body)
+    await seb.client.put("/v1/topics/shared", json={})
+    async with seb.client_with(made.json()["secret"]) as other:
+        for epoch in (0, 7):
+            for seq in range(7):
+                await post(seb, "shared", producer(seq, epoch), b"theirs", other)
+            answer = await post(seb, "shared", producer(epoch // 7), b"mine")
+            assert answer.status_code == 201
+    assert await values(seb, "shared") == (["theirs"] * 7 + ["mine"]) * 2
+
+
 async def test_the_offsets_of_an_older_duplicate_are_null(seb):
     for seq in range(6):
         await post(seb, "older", producer(seq))

@@ -142,7 +142,7 @@ class Copier:
                 for mark, at in zip(call.marks[begin:until], rows[begin:until], strict=True)
             ]
             seq, count = self._sequences[call.topic], until - begin
-            stamp = stamp_of(ProducerOf(*self._identity, seq, count))
+            stamp = stamp_of(ProducerOf(*self._identity, seq, count), "key")
 
             hold = partial(self._held, call.topic, values, stamp)
 

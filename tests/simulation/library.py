@@ -163,7 +163,7 @@ async def _appended(broker: Broker, request: Request) -> tuple[Appended, Conditi
     first, *lines = request.head.rstrip().split(b"\r\n")
     topic = first.split(b" ")[1].split(b"/")[3].decode()
     headers = {name.lower(): value for name, _, value in (ln.partition(b": ") for ln in lines)}
-    conditions = Conditions(producer=producer_of(headers))
+    conditions = Conditions(producer=producer_of(headers, ADMIN.api_key_id))
     records = parse_batches(request.body, limits.REQUEST_BYTES_MAX)
     room = broker.pending.reserve(OPERATOR, len(request.body))
     appended = await broker.appends.append(ADMIN, topic, records, room, None, conditions)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-from seb_appliance.tasks import SLICE_S, in_slices, run_in_slices
+from seb_appliance.tasks import SLICE_S, SLICES_AT_ONCE, in_slices, run_in_slices
 
 
 def work_for(seconds: float) -> None:
@@ -32,6 +32,26 @@ async def test_others_have_turns_while_many_items_are_gone_through() -> None:
     beside.cancel()
     assert seen == list(range(20))
     assert turns >= 19
+
+
+async def test_a_turn_has_a_few_slices_however_many_works_there_are() -> None:
+    done = list[int]()
+
+    async def work(number: int) -> None:
+        async for _ in in_slices(range(3)):
+            done.append(number)
+            work_for(SLICE_S)
+
+    works = [asyncio.create_task(work(number)) for number in range(20)]
+    await asyncio.sleep(0)
+    assert done == list(range(20))  # each begins at once
+    works[1].cancel()
+    while not all(one.done() for one in works):
+        before = len(done)
+        await asyncio.sleep(0)
+        assert len(done) - before <= SLICES_AT_ONCE
+    rest = [number for number in range(20) if number != 1]
+    assert done[20:] == [*rest, *rest]  # in turns
 
 
 async def test_short_work_makes_no_pause() -> None:

@@ -74,7 +74,7 @@ def read_conditions(call: Call) -> Asked:
     """Raises BadParameterError."""
     if not call.query and not UNDERSTOOD & call.headers.keys():
         return _NOTHING
-    key, producer = idempotency_key(call), producer_of(call.headers)
+    key, producer = idempotency_key(call), producer_of(call.headers, call.key.api_key_id)
     if key is not None and producer is not None:
         raise BadParameterError(
             "Send either Idempotency-Key or the three Producer headers, not both."
@@ -141,8 +141,8 @@ def _hash(parts: Iterable[bytes]) -> bytes:
     return made.digest()
 
 
-def producer_of(headers: dict[bytes, bytes]) -> ProducerStamp | None:
-    """The Producer headers of a request. Raises BadParameterError."""
+def producer_of(headers: dict[bytes, bytes], owner: str) -> ProducerStamp | None:
+    """The Producer headers of a request of the API key `owner`. Raises BadParameterError."""
     given = [name for name in _PRODUCER if name in headers]
     checksum = headers.get(_CHECKSUM)
     if not given and checksum is None:
@@ -152,8 +152,9 @@ def producer_of(headers: dict[bytes, bytes]) -> ProducerStamp | None:
     name, epoch, seq = (headers[name] for name in _PRODUCER)
     checked = _visible(name, "Producer-Id", limits.NAME_LENGTH_MAX)
     assert checked is not None
-    return ProducerStamp(
+    return ProducerStamp.of(
         checked.decode("ascii"),
+        owner,
         _number(epoch, "Producer-Epoch"),
         _number(seq, "Producer-Seq"),
         None if checksum is None else _number(checksum, "Producer-Checksum"),

@@ -81,14 +81,35 @@ class RequestStamp:
 class ProducerStamp(msgspec.Struct, frozen=True, gc=False):
     """`counts_records`: `seq` is that of the first record, from 0 up to and with 2^31 - 1, then
     from 0 again; such a stamp has no checksum. A producer id has one way of counting for as long
-    as it is remembered. (Ids by HTTP have visible ASCII characters; whoever else names producers
-    puts a space into their ids.)"""
+    as it is remembered. `old_id`: as older releases stored `producer_id`, without an owner."""
 
     producer_id: str
     epoch: int
     seq: int
     checksum: int | None = None
     counts_records: bool = False
+    old_id: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        owner: str,
+        epoch: int,
+        seq: int,
+        checksum: int | None = None,
+        *,
+        counts_records: bool = False,
+    ) -> ProducerStamp:
+        """Of the producer that the API key `owner` calls `name`: if another API key could use up
+        its seqs, its records would be taken for repeats, and be acknowledged and lost."""
+        producer_id = f"{name} {owner}"  # names have no space, or begin with a word and a number
+        return cls(producer_id, epoch, seq, checksum, counts_records, name)
+
+    @property
+    def name(self) -> str:
+        """As its client knows it."""
+        return self.old_id or self.producer_id
 
     @property
     def numbered(self) -> int | QualifiedSeq:
@@ -145,7 +166,7 @@ class Deduplication:
         """What the request of `count` records did before; None if it is the producer's next one.
         Raises Refusal for a gap, a stale epoch, an epoch that does not begin at seq 0, another
         checksum or number of records, or another way of counting."""
-        known, after = self._known(topic_id, stamp.producer_id)
+        known, after = self._known(topic_id, stamp)
         if known is None or stamp.epoch > known.epoch:
             if stamp.seq > 0:
                 raise Refusal(_gap(stamp, 0), after)
@@ -168,29 +189,29 @@ class Deduplication:
     def check_later(self, topic_id: int, stamp: ProducerStamp) -> None:
         """As `find_append` of a request that is not its producer's first one: it may leave seqs
         out. Raises Refusal also for a repeat."""
-        known, after = self._known(topic_id, stamp.producer_id)
+        known, after = self._known(topic_id, stamp)
         if known is None:
             return
         self._check_current(known, stamp, after)
         if stamp.epoch == known.epoch and known.has_passed(stamp.seq):
             error = IdempotencyMismatchError(
-                f"Seq {stamp.seq} of producer {stamp.producer_id!r} was stored before."
+                f"Seq {stamp.seq} of producer {stamp.name!r} was stored before."
             )
             raise Refusal(error, after)
 
-    def _known(self, topic_id: int, producer_id: str) -> tuple[Producer | None, Window | None]:
+    def _known(self, topic_id: int, stamp: ProducerStamp) -> tuple[Producer | None, Window | None]:
         """The producer, and the window of its newest request, if that is not done."""
-        key = (topic_id, producer_id)
+        key = (topic_id, stamp.producer_id)
         ahead = self._producers_ahead.get(key)
         if ahead is not None:
             return ahead, self._producers_ahead.window_of(key)
-        return self._producers.get(*key), None
+        return self._producers.find(topic_id, stamp.producer_id, stamp.old_id), None
 
     def _check_current(self, known: Producer, stamp: ProducerStamp, after: Window | None) -> None:
         """Raises Refusal for a stale epoch, or another way of counting."""
         if stamp.epoch < known.epoch:
             error = StaleEpochError(
-                f"Producer {stamp.producer_id!r} is at epoch {known.epoch}; requests of "
+                f"Producer {stamp.name!r} is at epoch {known.epoch}; requests of "
                 f"epoch {stamp.epoch} are refused.",
                 current_epoch=known.epoch,
             )
@@ -210,7 +231,7 @@ class Deduplication:
 
 def _gap(stamp: ProducerStamp, expected: int) -> SequenceGapError:
     return SequenceGapError(
-        f"Seq {expected} of producer {stamp.producer_id!r} is expected, {stamp.seq} was received.",
+        f"Seq {expected} of producer {stamp.name!r} is expected, {stamp.seq} was received.",
         expected=expected,
         received=stamp.seq,
     )
@@ -221,7 +242,7 @@ def _check_counting(known: Producer, stamp: ProducerStamp, after: Window | None)
     if stamp.counts_records != known.counts_records:
         ways = ("requests", "records")
         error = IdempotencyMismatchError(
-            f"Producer {stamp.producer_id!r} has counted {ways[known.counts_records]} before; this "
+            f"Producer {stamp.name!r} has counted {ways[known.counts_records]} before; this "
             f"seq counts {ways[stamp.counts_records]}. Use another producer id."
         )
         raise Refusal(error, after)
@@ -237,7 +258,7 @@ def _check_same(
     if stored is None or received in {None, stored}:
         return
     error = IdempotencyMismatchError(
-        f"Seq {stamp.seq} of producer {stamp.producer_id!r} was stored with {what} "
+        f"Seq {stamp.seq} of producer {stamp.name!r} was stored with {what} "
         f"{stored}; {received} was received."
     )
     raise Refusal(error, after)

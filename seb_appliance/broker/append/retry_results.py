@@ -185,8 +185,7 @@ def producer_after(
 
 class Producers:
     """Producers by (topic id, producer id), the longest idle first; forgotten after 7 idle days.
-    Above 100,000, the topic with most producers loses the longest idle one. (Not the API key with
-    most: whoever may produce to a topic can fence its producers anyway, by their epochs.)
+    Above 100,000, the topic with most producers loses the longest idle one.
 
     An entry is applied in three steps: `forget_idle`, then `apply` for each of its sections, then
     `make_room`. So a producer that was idle for too long starts from seq 0, at any entry.
@@ -207,9 +206,15 @@ class Producers:
     def get(self, topic_id: int, producer_id: str) -> Producer | None:
         return self._by_id.get((topic_id, producer_id))
 
-    def of_topic(self, topic_id: int) -> list[Producer]:
-        """The longest idle first."""
-        return [self._by_id[topic_id, name] for name in self._of_topic.get(topic_id, ())]
+    def find(self, topic_id: int, producer_id: str, old_id: str) -> Producer | None:
+        """Older releases have stored it by its `old_id`."""
+        return self.get(topic_id, producer_id) or self.get(topic_id, old_id)
+
+    def of_topic(self, topic_id: int) -> Iterator[Producer]:
+        """The longest idle first. Some may be forgotten while they are gone through."""
+        names = tuple(self._of_topic.get(topic_id, ()))
+        found = (self.get(topic_id, name) for name in names)
+        return (one for one in found if one is not None)
 
     def apply(self, topic_id: int, appends: Iterable[ProducerAppend], created_us: int) -> None:
         for append in appends:

@@ -396,8 +396,9 @@ class StreamAdmission:
                 raise self._admission.closed(name)
             return done
         closed_by = stream.closed_by
-        if closed_by is not None and closed_by.producer_id == asked.producer.producer_id:
-            if _closed_by(asked.producer) == closed_by:
+        stamp = asked.producer
+        if closed_by is not None and closed_by.producer_id in {stamp.producer_id, stamp.old_id}:
+            if (stamp.epoch, stamp.seq) == (closed_by.epoch, closed_by.seq):
                 return done
             if asked.producer.epoch < closed_by.epoch:
                 error = StaleEpochError(

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Actor
 from seb_appliance.broker.append.appends import Appends
+from seb_appliance.broker.append.deduplication import ProducerStamp
+from seb_appliance.broker.append.retry_results import Producer
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Duplicate, Writes
 from seb_appliance.broker.log_clock import LogClock
@@ -204,10 +206,10 @@ class Streams:
         ):
             await self._writes.once_stored(self._writes.admission.changed_in(name))
 
-    def producer_epoch(self, name: str, producer_id: str) -> int | None:
+    def producer_epoch(self, name: str, stamp: ProducerStamp) -> int | None:
         """The current epoch of an idempotent producer; None if it is unknown."""
         topic = self._catalog.find(name)
-        known = topic and self._catalog.producers.get(topic.topic_id, producer_id)
+        known = topic and self._producer(topic, stamp)
         return known.epoch if known else None
 
     # --- inside ---
@@ -237,10 +239,13 @@ class Streams:
     def _newest_seq(self, topic: Topic, asked: StreamAppend) -> int | None:
         if asked.producer is None:
             return None
-        known = self._catalog.producers.get(topic.topic_id, asked.producer.producer_id)
+        known = self._producer(topic, asked.producer)
         if known is None or known.epoch != asked.producer.epoch:  # it only closed the stream
             return asked.producer.seq
         return max(known.next_seq - 1, asked.producer.seq)
+
+    def _producer(self, topic: Topic, stamp: ProducerStamp) -> Producer | None:
+        return self._catalog.producers.find(topic.topic_id, stamp.producer_id, stamp.old_id)
 
     async def _sweep(self) -> None:
         """Delete expired streams; they are invisible before. Sleeps while no stream can expire."""

@@ -299,7 +299,7 @@ class Topics:
         _, rows, _ = await self._index.rows_of(topic, newest)
         return rows.created_us[rows.row_of(newest)]
 
-    def producers(self, name: str) -> list[Producer]:
+    def producers(self, name: str) -> Iterator[Producer]:
         """The idempotent producers of the topic that are remembered, the longest idle first. Raises
         TopicNotFoundError."""
         return self._catalog.producers.of_topic(self._catalog.topic(name).topic_id)

@@ -177,8 +177,9 @@ def wanted_stream(given: Given) -> WantedStream:
     )
 
 
-def wanted_append(given: Given) -> StreamAppend:
-    """What a POST asks for; its body is not read yet. Raises BadParameterError."""
+def wanted_append(given: Given, owner: str) -> StreamAppend:
+    """What a POST of the API key `owner` asks for; its body is not read yet. Raises
+    BadParameterError."""
     seq = given.get(b"stream-seq")
     text = None if seq is None else seq.decode("latin-1")
     if text is not None and (
@@ -188,7 +189,8 @@ def wanted_append(given: Given) -> StreamAppend:
             f"Stream-Seq must have 1 to {stream_limits.SEQ_CHARACTERS_MAX} visible ASCII "
             "characters."
         )
-    return StreamAppend([], content_type(given), producer_of(given), text, is_closing(given))
+    producer = producer_of(given, owner)
+    return StreamAppend([], content_type(given), producer, text, is_closing(given))
 
 
 def content_type(given: Given) -> str | None:

@@ -154,7 +154,7 @@ def _told(
 ) -> SequenceGapError | BadParameterError:
     """A gap at the beginning of a new epoch is an error, because no later request can fill it."""
     assert asked.producer is not None
-    known = broker.streams.producer_epoch(topic, asked.producer.producer_id)
+    known = broker.streams.producer_epoch(topic, asked.producer)
     if known is not None and known < asked.producer.epoch:
         return BadParameterError("A new Producer-Epoch must begin with Producer-Seq 0.")
     return error
@@ -279,7 +279,7 @@ async def create(ctx: RequestContext) -> object:
 )
 async def append(ctx: RequestContext) -> object:
     topic = topic_of(ctx.request.scope["raw_path"])
-    asked = wanted_append(ctx.call.headers)
+    asked = wanted_append(ctx.call.headers, ctx.call.key.api_key_id)
     ctx.broker.authorize(ctx.call.key, "manage" if asked.close else "produce", topic)
     body, reservation = await _body(ctx.request, ctx.call, ctx.broker, ctx.options)
     _authorize_records(ctx.broker, ctx.call, topic, body, reservation)

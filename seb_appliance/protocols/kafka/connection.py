@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Coroutine, Iterable
 from typing import Any, Final, Protocol
 
+from seb_appliance import limits
 from seb_appliance.broker.append.quotas import Meter
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.broker.values import NO_QUOTAS
@@ -38,6 +39,9 @@ SASL_AUTHENTICATE: Final = 36
 _BEFORE_KEY: Final = {SASL_HANDSHAKE, API_VERSIONS, SASL_AUTHENTICATE}
 
 _NO_TOKEN: Final = bytes(4)  # an empty answer
+_HELD_FROM_BYTES: Final = 80 * limits.KIB  # of an answer; most records that are in memory have less
+_ELEMENT_BYTES: Final = 400  # of memory, in an array of a request
+_ELEMENTS_FREE: Final = 256  # of them count for nobody
 _AT_ONCE_S: Final = 0.001  # of what may take long, before it is done in slices
 
 
@@ -187,15 +191,20 @@ class Connection(PacketConnection[Frame]):
             self._handle(request)
         else:
             self._holding = request
-            self._start(self._read_on(request, steps))
+            self._start(self._read_on(request, packet, steps))
         if self._holding is None:
             self._reserved.release()
 
-    async def _read_on(self, request: Request, steps: Iterable[object]) -> None:
-        """In slices; then it is as if the request came now."""
+    async def _read_on(self, request: Request, packet: Frame, steps: Iterable[object]) -> None:
+        """In slices; then it is as if the request came now. What is read takes many times the
+        memory of its bytes."""
         try:
             async for _ in in_slices(steps):
-                pass
+                elements = packet.elements - _ELEMENTS_FREE
+                more = elements * _ELEMENT_BYTES - self._reserved.held
+                if more > 0 and not self._reserved.try_grow(more):
+                    self.end("there is no memory for what it sends")
+                    return
         except BadMessageError as error:
             self.end(error.text)
             return
@@ -336,11 +345,25 @@ class Connection(PacketConnection[Frame]):
             except Exception:
                 self.failed(request)
                 return
+        known_bytes = 0 if request.acquired is None else request.acquired.held
+        if len(data) - known_bytes > _HELD_FROM_BYTES and not self._holds(len(data) - known_bytes):
+            return
         request.message = None
         self.sent += 1
         if meter is not None:
             meter.charge_out(len(data))
         self._writes.write(data)
+
+    def _holds(self, size_bytes: int) -> bool:
+        """Whether there is memory for an answer until the client takes it. If not, this ends."""
+        held = Reservation(self.broker.reading, self.key.api_key_id)
+        try:
+            held.grow(size_bytes)
+        except SebError as error:
+            self.end(error.detail)
+            return False
+        self._unsent.append(held)
+        return True
 
     def _note_produced(self, request: Request) -> None:
         now_s = self.broker.clock.monotonic_s()

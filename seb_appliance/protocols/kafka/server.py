@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from seb_appliance import limits
 from seb_appliance.broker.broker import Broker
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.groups.coordinator import Coordinator
 from seb_appliance.protocols.kafka.transactions import Transactions
 
@@ -36,6 +37,9 @@ class Server:
         self.partitions = partitions
         self.cluster_id = base64.urlsafe_b64encode(broker.bucket_id).decode().rstrip("=")
         self.coordinator = Coordinator(broker.clock, broker.shares, random_bytes, rebalance_delay_s)
+        self.waiting = broker.shares.declare(
+            "kafka_waiting", kafka_limits.WAITING_BYTES_MAX, "bytes of Kafka requests that wait"
+        )
         self._producer_ids = count(broker.epoch * _IDS_OF_EPOCH)
         self.transactions = Transactions(broker, self.new_producer_id)
         self._tasks: set[asyncio.Task[None]] = set()

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from seb_appliance import limits
 from seb_appliance.broker.append.deduplication import ProducerStamp
-from seb_appliance.broker.append.transactions import Held, Transaction
+from seb_appliance.broker.append.transactions import Held, Transaction, too_many_topics
 from seb_appliance.broker.append.writes import UNTIL_KNOWN_MS
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
@@ -159,8 +159,12 @@ class Transactions:
         """Raises KafkaError."""
         self._check_runs()
         found = self._find(key, transactional_id, producer)
+        wanted = found.partitions | topics
+        if len(wanted) > limits.TRANSACTION_TOPICS_MAX:
+            error = too_many_topics(len(wanted))
+            raise KafkaError(ErrorCode.INVALID_REQUEST, error.detail)
         self._open(found, key, ErrorCode.UNKNOWN_PRODUCER_ID)
-        found.partitions |= topics
+        found.partitions = wanted
 
     def hold(
         self,

@@ -12,7 +12,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -38,6 +38,7 @@ from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, read
 from seb_appliance.protocols.mqtt.messages.records import check_filter, share_of, unshared
 from seb_appliance.protocols.mqtt.messages.routes import Route, Routes
 from seb_appliance.protocols.mqtt.receiving.publishing import Publisher
+from seb_appliance.protocols.mqtt.unfinished import Sent, Unfinished
 from seb_appliance.protocols.sockets.connected import NUMBERS
 from seb_appliance.tasks import in_slices
 
@@ -46,8 +47,7 @@ _SETTINGS: Final = TopicSettings(cleanup="compact", key_index="latest")
 _SECOND_US: Final = 1_000_000
 _TOGETHER: Final = 100  # sessions that one request stores
 _SESSION_BYTES: Final = 1_024  # about what one without subscriptions takes in memory
-_SENT_BYTES: Final = 160  # and each message that its client has not acknowledged
-_SENT_FREE: Final = 16  # of them count for nobody: whoever has so many hears of room by their end
+_DOCUMENT_BYTES_MAX: Final = 4 * mqtt_limits.SESSION_BYTES_MAX  # with routes
 
 Client = tuple[str, str]  # API key id, client id
 Subscribed = tuple[Subscription, Offsets]  # and the log ends when it was made
@@ -80,62 +80,6 @@ class Cursor(Protocol):
     def acknowledged(self) -> Offsets: ...
 
 
-class Place(NamedTuple):
-    """Of a record."""
-
-    topic_id: int
-    offset: int
-
-
-class Giver(Protocol):
-    """A shared subscription."""
-
-    def done(self, place: Place) -> None: ...
-
-    def give_back(self, place: Place) -> None: ...
-
-    def wake(self) -> None: ...
-
-
-class Sent:
-    """A message without its last acknowledgement. `place` None: it is a retained message.
-    `is_received`: QoS 2, after PUBREC. `share`: what it belongs to, if not to the session."""
-
-    __slots__ = ("is_received", "place", "qos", "share")
-
-    def __init__(self, qos: int, place: Place | None, share: Giver | None = None) -> None:
-        self.qos = qos
-        self.place = place
-        self.share = share
-        self.is_received = False
-
-
-class Unacknowledged(dict[int, Sent]):
-    """What was sent, by packet id, in the order of sending. All but the first ones count in `room`
-    (None: nowhere)."""
-
-    room: Reservation | None = None
-
-    def may_grow(self) -> bool:
-        """Whether there is memory for one more."""
-        if self.room is None:
-            return True
-        more = (len(self) + 1 - _SENT_FREE) * _SENT_BYTES - self.room.held
-        return more <= 0 or self.room.try_grow(more)
-
-    def drop(self, packet_id: int) -> Sent | None:
-        found = self.pop(packet_id, None)
-        if self.room is not None:
-            self.room.shrink_to(max(0, len(self) - _SENT_FREE) * _SENT_BYTES)
-        return found
-
-    def close(self) -> None:
-        """The session is over."""
-        if self.room is not None:
-            self.room.release()
-            self.room = None
-
-
 class Position:
     """Where a session is in the log of a topic. `next_offset`: all records before it were sent, or
     are not wanted. `is_live`: and nothing but new records is left."""
@@ -156,14 +100,19 @@ class Session:
         self.expiry_s = expiry_s
         self.subscriptions = dict[str, Subscribed]()
         self.shared = dict[str, Subscribed]()
-        self.sent = Unacknowledged()
+        self.sent = Unfinished[Sent]()
         self.last_id = 0
         self.positions = dict[int, Position]()
-        self.exactly_once = dict[int, Any]()
+        self.exactly_once = Unfinished[Any]()
         self.until_us: int | None = None
         self.is_stored = False
         self.is_over = False
         self.room: Reservation | None = None
+
+    @property
+    def unfinished(self) -> tuple[Unfinished[Any], ...]:
+        """What takes memory of a share."""
+        return self.sent, self.exactly_once
 
     @property
     def is_kept(self) -> bool:
@@ -197,6 +146,25 @@ class Session:
         return found
 
 
+class _Documents(dict[bytes, bytes]):
+    """What is stored of sessions, by key. Anybody who may produce to the topic writes them, so what
+    no session has, and more than all sessions may have, is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._size_bytes = 0
+
+    def put(self, key: bytes, value: bytes | None) -> None:
+        self._size_bytes -= _SESSION_BYTES + len(self.pop(key)) if key in self else 0
+        if value is None or len(key) + len(value) > _DOCUMENT_BYTES_MAX:
+            return
+        size_bytes = self._size_bytes + _SESSION_BYTES + len(value)
+        if size_bytes <= 2 * mqtt_limits.SESSIONS_BYTES_MAX:
+            self[key], self._size_bytes = value, size_bytes
+        else:
+            _log.warning("the MQTT session %r is left out: there are too many", key[:200])
+
+
 class Sessions:
     """`logs`: what the clients get; `topic`: where sessions are stored."""
 
@@ -209,7 +177,7 @@ class Sessions:
             "mqtt_sessions", mqtt_limits.SESSIONS_BYTES_MAX, "bytes of MQTT sessions", remedy
         )
         waiting = "bytes of MQTT messages without acknowledgement"
-        self._sent = broker.shares.declare(
+        self._unfinished = broker.shares.declare(
             "mqtt_unacknowledged", mqtt_limits.SESSIONS_BYTES_MAX, waiting
         )
         self._all = dict[Client, Session]()
@@ -234,14 +202,12 @@ class Sessions:
         with contextlib.suppress(TopicDiffersError):  # somebody has changed its settings
             await self._broker.topics.create(self._topic, _SETTINGS, THE_APPLIANCE)
         found = self._broker.topics.get(self._topic)
-        offset, stored = found.log_start_offset, dict[bytes, bytes]()
+        offset, stored = found.log_start_offset, _Documents()
         while offset < found.log_end_offset:
             rows, offset = await read(self._broker, self._topic, offset)
             for row in rows:
                 if row.key is not None:
-                    stored.pop(row.key, None)
-                    if row.value is not None:
-                        stored[row.key] = row.value
+                    stored.put(row.key, row.value)
         routed_anew = list[Session]()
         async for key, value in in_slices(stored.items()):
             if (session := self._load(key, value)) is not None:
@@ -278,8 +244,9 @@ class Sessions:
             if not room.try_grow(_SESSION_BYTES):
                 raise MqttError(Code.QUOTA, "there are too many sessions")
             session.room, self._all[session.client] = room, session
-        if session.sent.room is None:
-            session.sent.room = Reservation(self._sent, session.client[0])
+        for one in session.unfinished:
+            if one.room is None:
+                one.room = Reservation(self._unfinished, session.client[0])
         self._connected.add(session)
         if session.until_us is not None:
             session.until_us = None
@@ -289,7 +256,7 @@ class Sessions:
         """Its client has gone."""
         self._connected.discard(session)
         if self._all.get(session.client) is not session:
-            session.sent.close()
+            self._close(session)
             return
         session.expiry_s = expiry_s
         session.until_us = self._broker.clock.wall_us() + expiry_s * _SECOND_US
@@ -332,7 +299,7 @@ class Sessions:
         del self._all[session.client]
         self._changed.discard(session)
         self.ended(session)
-        session.sent.close()
+        self._close(session)
         if session.room is not None:
             session.room.release()
         task = self._ending[session.client] = self._spawn(self._remove(session))
@@ -340,6 +307,11 @@ class Sessions:
         return task
 
     # --- inside ---
+
+    @staticmethod
+    def _close(session: Session) -> None:
+        for one in session.unfinished:
+            one.close()
 
     async def _remove(self, session: Session) -> None:
         if not session.is_stored:

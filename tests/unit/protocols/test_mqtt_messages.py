@@ -26,7 +26,8 @@ from seb_appliance.protocols.mqtt.messages.records import (
 )
 from seb_appliance.protocols.mqtt.messages.routes import Route, Routes, common, parse
 from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing
-from seb_appliance.protocols.mqtt.sessions import Place, Session
+from seb_appliance.protocols.mqtt.sessions import Session
+from seb_appliance.protocols.mqtt.unfinished import Place
 
 READERS = (
     codec.read_connect,

@@ -20,6 +20,7 @@ from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
 from seb_appliance.protocols.kafka.wire.long_arrays import Each
+from seb_appliance.tasks import in_slices
 
 Asked = Mapping[str, tuple[str, Message]]  # by our topic: Kafka's name, and the partition
 
@@ -36,7 +37,7 @@ async def may_commit(server: Server, request: Request, group: str, asked: Asked)
     """A grant on each topic, and on one that the group stands on; NONE if there are."""
     if not request.may("consume", group=group):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
-    for name in {name for name, _ in asked.values()}:
+    async for name in in_slices({name for name, _ in asked.values()}):
         if not request.may("consume", name, group):
             return ErrorCode.TOPIC_AUTHORIZATION_FAILED
     is_its = server.broker.groups.stands_on_one_of(group, asked.keys())
@@ -190,7 +191,7 @@ async def offset_delete(server: Server, request: Request) -> Message:
         return {"error_code": ErrorCode.NON_EMPTY_GROUP}
     refused = {
         topic: ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        for topic, (name, _) in asked.items()
+        async for topic, (name, _) in in_slices(asked.items())
         if not request.may("manage", name, group)
     }
     good = [topic for topic in asked if topic not in refused]

@@ -32,6 +32,7 @@ from seb_appliance.tasks import Steps, in_slices
 _RECORDS_MAX: Final = 10_000  # of a partition in an answer
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # encoded without a pause: a few hundred µs
 _PARTS_HERE: Final = 64  # in less than a millisecond
+_PART_BYTES: Final = 600  # of memory, with what the request says of it
 _RETRY_S: Final = 0.1  # while there is no room
 _RECORD_BYTES: Final = 40  # as many bytes take as long as a record beside its value
 
@@ -90,9 +91,13 @@ def fetch(server: Server, request: Request) -> Outcome:
 
 
 def _size_of(part: BatchSlice) -> int:
-    """Bytes of its values, and a few for each record."""
-    starts = part.batch.columns.values.starts
-    return starts[part.end] - starts[part.begin] + _RECORD_BYTES * (part.end - part.begin)
+    """Bytes of its values, record keys and headers, and a few for each record."""
+    columns = part.batch.columns
+    size_bytes = _RECORD_BYTES * (part.end - part.begin)
+    for column in (columns.values, columns.keys, columns.headers):
+        if column is not None:
+            size_bytes += column.starts[part.end] - column.starts[part.begin]
+    return size_bytes
 
 
 def _wait_ms(body: Message) -> int:
@@ -121,6 +126,7 @@ class _Fetch:
         self._timer: Timer | None = None
         self._found_bytes = 0
         self._nothing: Template | None = None  # the answer when the time is over
+        self._waiting = Reservation(server.waiting, self._owner)
 
     def _parts(self, asked: Message) -> Iterable[_Part]:
         name, code = asked["topic"], ErrorCode.NONE
@@ -161,7 +167,7 @@ class _Fetch:
                 self._all += parts
         if not (yield from self._read_here()):
             return _READ
-        if self._is_enough:
+        if self._is_enough or not self._may_wait:
             return self._answer()
         yield from self._wait()
         return None
@@ -174,6 +180,12 @@ class _Fetch:
             or self._broker.clock.monotonic_s() >= self._until_s
             or self._broker.stopping
         )
+
+    @property
+    def _may_wait(self) -> bool:
+        """Whether there is memory for it meanwhile; all that is released by `leave`."""
+        more = (len(self._all) - _PARTS_HERE) * _PART_BYTES - self._waiting.held
+        return more <= 0 or self._waiting.try_grow(more)
 
     # --- reading ---
 
@@ -347,6 +359,7 @@ class _Fetch:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
             waiter.leave()
+        self._waiting.release()
 
     def _answer(self) -> Message:
         many = Each if self._in_slices else listed

@@ -13,7 +13,9 @@ from seb_appliance.protocols.kafka.groups.grants import may_use
 from seb_appliance.protocols.kafka.groups.names import group_of, id_of
 from seb_appliance.protocols.kafka.groups.values import (
     DescribedMember,
+    JoinedMember,
     JoinRequest,
+    LeaveResult,
     LeavingMember,
     Protocol,
     State,
@@ -87,14 +89,7 @@ async def _joined(server: Server, request: Request) -> Message:
         "leader": result.leader,
         "skip_assignment": result.skip_assignment,
         "member_id": result.member_id,
-        "members": [
-            {
-                "member_id": one.member_id,
-                "group_instance_id": one.group_instance_id,
-                "metadata": one.metadata,
-            }
-            for one in result.members
-        ],
+        "members": Each(result.members, JoinedMember._asdict),
     }
 
 
@@ -105,10 +100,10 @@ def sync_group(server: Server, request: Request) -> Outcome:
 
 
 async def _synced(server: Server, request: Request) -> Message:
-    body = request.body
-    result = await server.coordinator.sync(
+    body, group = request.body, _group(request)
+    syncing = server.coordinator.sync(
         SyncRequest(
-            _group(request),
+            group,
             body["generation_id"],
             body["member_id"],
             body["group_instance_id"],
@@ -117,6 +112,8 @@ async def _synced(server: Server, request: Request) -> Message:
             body["protocol_name"],
         )
     )
+    body = request.body = {}  # it may wait for long, and name thousands of members
+    result = await syncing
     return {
         "error_code": result.error,
         "protocol_type": result.protocol_type,
@@ -147,16 +144,18 @@ async def leave_group(server: Server, request: Request) -> Message:
     if request.version < 3:
         (left,) = server.coordinator.leave(_group(request), [LeavingMember(body["member_id"])])
         return {"error_code": left.error}
-    leaving = [LeavingMember(one["member_id"], one["group_instance_id"]) for one in body["members"]]
+    group, left_all = _group(request), list[LeaveResult]()
+    async for one in in_slices(body["members"]):
+        leaving = LeavingMember(one["member_id"], one["group_instance_id"])
+        left_all += server.coordinator.leave(group, [leaving])
+    return {"members": Each(left_all, _left)}
+
+
+def _left(one: LeaveResult) -> Message:
     return {
-        "members": [
-            {
-                "member_id": one.member_id,
-                "group_instance_id": one.group_instance_id,
-                "error_code": one.error,
-            }
-            for one in server.coordinator.leave(_group(request), leaving)
-        ]
+        "member_id": one.member_id,
+        "group_instance_id": one.group_instance_id,
+        "error_code": one.error,
     }
 
 

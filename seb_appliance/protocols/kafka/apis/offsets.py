@@ -5,15 +5,17 @@ from __future__ import annotations
 from functools import partial
 from typing import Final
 
+from seb_appliance.broker.append.retry_results import Producer
 from seb_appliance.broker.values import From
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka.answers import by_partition, by_partition_later
-from seb_appliance.protocols.kafka.apis.producing import PRODUCER_PREFIX
+from seb_appliance.protocols.kafka.apis.producing import producer_id_of
 from seb_appliance.protocols.kafka.errors import ErrorCode, code_of
 from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.requests import Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each
 
 # "Times" of ListOffsets. The earliest that is on a local disk is the earliest.
 _LATEST, _EARLIEST, _MAX_TIMESTAMP, _EARLIEST_LOCAL = -1, -2, -3, -4
@@ -94,17 +96,18 @@ def _producers(server: Server, request: Request, name: str, index: int) -> Messa
         found = server.broker.topics.producers(topic_of(name, index))
     except SebError as error:
         return {"partition_index": index, "error_code": code_of(error)}
+    return {"partition_index": index, "active_producers": Each(found, _producer)}
+
+
+def _producer(one: Producer) -> Message | None:
+    """None: it is no producer of Kafka."""
+    producer_id = producer_id_of(one.producer_id)
+    if producer_id is None:
+        return None
     return {
-        "partition_index": index,
-        "active_producers": [
-            {
-                "producer_id": int(one.producer_id.removeprefix(PRODUCER_PREFIX)),
-                "producer_epoch": one.epoch,
-                "last_sequence": one.next_seq - 1,
-                "last_timestamp": one.used_us // 1000,
-                "coordinator_epoch": 0,
-            }
-            for one in found
-            if one.producer_id.startswith(PRODUCER_PREFIX)
-        ],
+        "producer_id": producer_id,
+        "producer_epoch": one.epoch,
+        "last_sequence": one.next_seq - 1,
+        "last_timestamp": one.used_us // 1000,
+        "coordinator_epoch": 0,
     }

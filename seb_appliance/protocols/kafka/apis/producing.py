@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import islice
@@ -31,13 +32,16 @@ from seb_appliance.tasks import in_slices
 
 _log = logging.getLogger(__name__)
 
-PRODUCER_PREFIX: Final = "kafka "  # of ids; the space keeps them apart from those of HTTP
+_PRODUCER: Final = re.compile(r"kafka (\d+)( .*)?")  # no name by HTTP has a space
 _ACKS: Final = (-1, 0, 1)
 _RETRY_S: Final = 0.1  # while there is no room
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # in less than a millisecond
 _PARTS_HERE: Final = 32  # partitions of a request
 _INFLATED_HERE_BYTES: Final = 256 * limits.KIB
-_KEYLESS_TOLD_MAX: Final = 1_000  # records of a batch, each with a sentence
+_KEYLESS_TOLD_MAX: Final = 100  # records of a batch, each with a sentence
+_TEXTS_MAX: Final = 32  # of what is refused, in an answer
+_PART_BYTES: Final = 64  # in an answer, without a text
+_TEXT_BYTES: Final = 8 * limits.KIB  # with what is said of records
 _INFLATES: Final = 8  # times that compressed records grow, mostly less
 
 
@@ -62,13 +66,19 @@ def _stored(version: int, name: str, index: int) -> Template:
     return Template(PRODUCE, version, answer)
 
 
-def stamp_of(producer: ProducerOf) -> ProducerStamp:
-    name = f"{PRODUCER_PREFIX}{producer.producer_id}"
-    return ProducerStamp(name, producer.epoch, producer.base_sequence, counts_records=True)
+def stamp_of(producer: ProducerOf, owner: str) -> ProducerStamp:
+    name, sequence = f"kafka {producer.producer_id}", producer.base_sequence
+    return ProducerStamp.of(name, owner, producer.epoch, sequence, counts_records=True)
+
+
+def producer_id_of(stored: str) -> int | None:
+    """None: it is no producer of Kafka."""
+    found = _PRODUCER.fullmatch(stored)
+    return None if found is None else int(found[1])
 
 
 def keyless_of(records: NewRecords) -> list[int]:
-    """The places of records without a record key, from 0 on; the first 1,000 of them."""
+    """The places of records without a record key, from 0 on; the first ones of them."""
     if records.keys is None:
         return list(range(min(records.count, _KEYLESS_TOLD_MAX)))
     if None not in records.keys:
@@ -126,20 +136,18 @@ class _Part:
         """A transaction has the records: they have no offsets yet."""
         self._tell()
 
-    def refuse(self, code: ErrorCode, text: str) -> None:
-        self.code, self.text = code, text
+    def refuse(self, code: ErrorCode, text: str, places: Iterable[int] = ()) -> None:
+        """`places`: of the records that are to blame, from 0 on."""
+        self.code = code
+        if self._produce.tells_why():
+            self.text = text
+            self.record_errors = [
+                {"batch_index": at, "batch_index_error_message": text} for at in places
+            ]
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             # By it Java sees that its records before are gone, begins a new epoch, and goes on.
             self.log_start_offset = self._produce.start_of(self.topic)
         self._tell()
-
-    def refuse_records(self, keyless: list[int]) -> None:
-        """The batch has records without a record key, at these places from 0 on."""
-        text = "A record of a compacted topic needs a record key."
-        self.record_errors = [
-            {"batch_index": at, "batch_index_error_message": text} for at in keyless
-        ]
-        self.refuse(ErrorCode.INVALID_RECORD, text)
 
     def _tell(self) -> None:
         self.data = None
@@ -169,12 +177,15 @@ class _Produce:
         self._patience_ms = max(0, request.body["timeout_ms"]) if request.body["acks"] else None
         self._left = sum(len(parts) for _, parts in self._topics) + 1  # and `begin`
         self._is_long = self._left > _PARTS_HERE
+        self._texts_left = _TEXTS_MAX
 
     def begin(self) -> None:
         """Admit the records in order. The connection is held up if that takes long, so that
         requests behind this one stay behind it."""
         later = list[_Part]()
         steps = self._begin(later)
+        if self._is_long and not self._has_memory():
+            return
         if self._is_long:
             self._request.caller.hold(self._request)
             self._server.go(self._store_later(later, steps))
@@ -205,6 +216,24 @@ class _Produce:
                 else:
                     admitted += 1
 
+    def _has_memory(self) -> bool:
+        """For a long answer, before anything is stored. If not, the connection ends."""
+        if self._request.body["acks"] == 0:
+            return True
+        held = self._request.acquired = Reservation(self._broker.reading, self._key.api_key_id)
+        names = sum(len(name.encode()) for name, _ in self._topics)
+        try:
+            held.grow(names + self._left * _PART_BYTES + self._texts_left * _TEXT_BYTES)
+        except SebError as error:
+            self._request.caller.end(error.detail)
+            return False
+        return True
+
+    def tells_why(self) -> bool:
+        """Whether the next refusal is told in words, too."""
+        self._texts_left -= 1
+        return self._texts_left >= 0
+
     def refuse_all(self, code: ErrorCode) -> None:
         for _, parts in self._topics:
             for part in parts:
@@ -227,9 +256,6 @@ class _Produce:
             self._request.answer(None)
             return
         if self._is_long:
-            # What is stored is answered even where there is no memory for answers: this one has
-            # some 50 bytes for each part.
-            self._request.acquired = Reservation(self._broker.reading, self._key.api_key_id)
             self._request.caller.run(self._request, self._answer_on())
             return
         self._request.answer(self._at_once() or self._answer())
@@ -278,9 +304,11 @@ class _Produce:
         if self._broker.topics.compacts(part.topic):
             keyless = keyless_of(incoming.records)
             if keyless:
-                part.refuse_records(keyless)
+                text = "A record of a compacted topic needs a record key."
+                part.refuse(ErrorCode.INVALID_RECORD, text, keyless)
                 return True
-        stamp = None if incoming.stamp is None else stamp_of(incoming.stamp)
+        owner = self._key.api_key_id
+        stamp = None if incoming.stamp is None else stamp_of(incoming.stamp, owner)
         if incoming.is_transactional:
             self._hold(part, incoming, stamp)
         else:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.errors import SebError
 from seb_appliance.protocols.kafka import limits as kafka_limits
 from seb_appliance.protocols.kafka.apis.committing import (
@@ -20,6 +22,7 @@ from seb_appliance.protocols.kafka.partitions import topic_of
 from seb_appliance.protocols.kafka.requests import Outcome, Request, handles
 from seb_appliance.protocols.kafka.server import Server
 from seb_appliance.protocols.kafka.wire.codec import Message
+from seb_appliance.protocols.kafka.wire.long_arrays import Each
 
 _VERSION: Final = re.compile(r"(\d{1,4})\.(\d{1,4})")
 _NOBODY: Final = {"producer_id": -1, "producer_epoch": -1}
@@ -77,6 +80,8 @@ async def _begun(server: Server, request: Request) -> Message:
 @handles(24)
 def add_partitions_to_txn(server: Server, request: Request) -> Message:
     body = request.body
+    if sum(len(topic["partitions"]) for topic in body["topics"]) > limits.TRANSACTION_TOPICS_MAX:
+        return _by_partition(body, {})
     codes = dict[tuple[str, int], ErrorCode]()
     for topic in body["topics"]:
         may = request.may("produce", topic["name"])
@@ -100,22 +105,18 @@ def add_partitions_to_txn(server: Server, request: Request) -> Message:
     return _by_partition(body, codes)
 
 
-def _by_partition(body: Message, codes: dict[tuple[str, int], ErrorCode]) -> Message:
-    return {
-        "results_by_topic": [
-            {
-                "name": topic["name"],
-                "results_by_partition": [
-                    {
-                        "partition_index": index,
-                        "partition_error_code": codes[topic["name"], index],
-                    }
-                    for index in topic["partitions"]
-                ],
-            }
-            for topic in body["topics"]
-        ]
-    }
+def _by_partition(body: Message, codes: Mapping[tuple[str, int], ErrorCode]) -> Message:
+    """`codes`: INVALID_REQUEST for those that are not named."""
+
+    def of_topic(topic: Message) -> Message:
+        def of_partition(index: int) -> Message:
+            code = codes.get((topic["name"], index), ErrorCode.INVALID_REQUEST)
+            return {"partition_index": index, "partition_error_code": code}
+
+        partitions = Each(topic["partitions"], of_partition)
+        return {"name": topic["name"], "results_by_partition": partitions}
+
+    return {"results_by_topic": Each(body["topics"], of_topic)}
 
 
 @handles(25)

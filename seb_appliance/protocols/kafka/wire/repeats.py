@@ -20,7 +20,7 @@ _CORRELATION_ID: Final = 4  # where it begins, behind API and version
 _BEHIND_ID: Final = 8
 _LENGTH: Final = struct.Struct(">i")
 _NO_TAGS: Final = bytes(3)  # of the partition, the topic and the request
-_FETCH_BYTES_MAX: Final = 16 * limits.KIB
+_FETCH_BYTES_MAX: Final = 4 * limits.KIB  # some hundred partitions, which take 50 KB for ever
 _BEGINNING_BYTES_MAX: Final = limits.KIB
 _BEGINNINGS_MAX: Final = 64  # partitions of a producer
 

@@ -18,6 +18,7 @@ from seb_appliance.protocols.mqtt.messages.reading import Logs
 from seb_appliance.protocols.mqtt.messages.records import check_topic, to_records
 from seb_appliance.protocols.mqtt.receiving.publishing import Pending, Publisher, code_of
 from seb_appliance.protocols.mqtt.sending.retained import Retained
+from seb_appliance.protocols.mqtt.unfinished import Unfinished
 
 
 class Source(Protocol):
@@ -51,7 +52,7 @@ class Incoming:
     ) -> None:
         self.grants = Grants(key, logs.routes)
         self.publisher = Publisher(broker, key)
-        self.exactly_once = dict[int, Literal[True] | Incoming]()
+        self.exactly_once = Unfinished[Literal[True] | Incoming]()
         self.connection = connection
         self._broker = broker
         self._key = key
@@ -125,6 +126,8 @@ class Incoming:
             too_many = version == V5 and self._unacknowledged >= mqtt_limits.IN_FLIGHT_MAX
             if too_many or len(self.exactly_once) >= mqtt_limits.IN_FLIGHT_MAX:
                 raise MqttError(Code.TOO_MANY_IN_FLIGHT, "there are too many unfinished messages")
+            if message.qos == 2 and not self.exactly_once.may_grow():
+                raise MqttError(Code.QUOTA, "there is no memory for a further unfinished message")
         try:
             self.check(message)
             records = self.records(message)
@@ -138,7 +141,7 @@ class Incoming:
 
     def released(self, packet_id: int) -> None:
         """PUBREL."""
-        if self.exactly_once.pop(packet_id, None) is not None:
+        if self.exactly_once.drop(packet_id) is not None:
             self._unacknowledged = max(0, self._unacknowledged - 1)
         self.acknowledge(codec.PUBCOMP, packet_id)
 
@@ -202,7 +205,7 @@ class Incoming:
         """Without an acknowledgement the client sends it again."""
         self._leave(pending)
         if pending.qos == 2:
-            waiting = self.exactly_once.pop(pending.packet_id, None)
+            waiting = self.exactly_once.drop(pending.packet_id)
             if isinstance(waiting, Incoming):
                 waiting.connection.end(error.text, error.code)
         self._counts["failed"] += 1

@@ -13,7 +13,8 @@ from seb_appliance.protocols.mqtt.messages.filters import Filters
 from seb_appliance.protocols.mqtt.messages.reading import Logs, Row, Turns
 from seb_appliance.protocols.mqtt.sending.dispatching import Dispatcher
 from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing, merged
-from seb_appliance.protocols.mqtt.sessions import Place, Position, Sent, Session, Subscribed
+from seb_appliance.protocols.mqtt.sessions import Position, Session, Subscribed
+from seb_appliance.protocols.mqtt.unfinished import Place, Sent
 
 _Filters = Filters[Subscribed]
 _NAME: Final = "mqtt session"

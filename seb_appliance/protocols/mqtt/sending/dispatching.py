@@ -15,7 +15,8 @@ from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscri
 from seb_appliance.protocols.mqtt.messages.filters import Filters
 from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, Turns
 from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing, merged
-from seb_appliance.protocols.mqtt.sessions import Place, Subscribed
+from seb_appliance.protocols.mqtt.sessions import Subscribed
+from seb_appliance.protocols.mqtt.unfinished import Place
 
 _log = logging.getLogger(__name__)
 _CATCHING_UP: Final = 32

@@ -14,14 +14,8 @@ from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, Publish, Subscription
-from seb_appliance.protocols.mqtt.sessions import (
-    Giver,
-    Place,
-    Position,
-    Sent,
-    Session,
-    Sessions,
-)
+from seb_appliance.protocols.mqtt.sessions import Position, Session, Sessions
+from seb_appliance.protocols.mqtt.unfinished import Giver, Place, Sent
 
 _IDS: Final = 65_535
 
@@ -167,7 +161,7 @@ class Outgoing:
         """There may be room now."""
         self._has_gone_on.set()
         for share in self.shares:
-            share.wake()
+            share.has_room(self)
 
     def fail(self, why: str) -> None:
         """What it must be sent cannot be read."""

@@ -156,6 +156,8 @@ class Retained:
         found = self._message(row)
         if found is None and row.value is not None:
             return
+        if row.value and not self._takes(row):
+            row = row._replace(value=None)
         levels = (row.key or b"").decode("utf-8", "replace").split("/")
         path = [self._root]
         for name in levels:
@@ -177,6 +179,15 @@ class Retained:
             level = path[-1]
             assert level.below is not None
             del level.below[levels.pop()]
+
+    def _takes(self, row: Row) -> bool:
+        """Clients are refused before there are too many, but what others store in the topic is
+        not. Twice as many: those that were on their way together."""
+        size_bytes = self._room.used + _size_bytes(row)
+        if size_bytes <= 2 * self._room.limit and self.count < 2 * mqtt_limits.RETAINED_MAX:
+            return True
+        self._room.refusals += 1
+        return False
 
     def _count_bytes(self, row: Row, sign: int) -> None:
         change = self._room.take_anyway if sign > 0 else self._room.give_back

@@ -7,11 +7,10 @@ to it, the cursor is the committed offsets of a consumer group, as that of a ses
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import logging
 from collections import Counter, deque
-from heapq import heappush
+from heapq import heappop, heappush
 from typing import Final, NamedTuple, Protocol
 
 from seb_appliance.broker.read.waiting import FollowerOfMany
@@ -24,8 +23,9 @@ from seb_appliance.protocols.mqtt.messages.grants import word
 from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, Row, Turns
 from seb_appliance.protocols.mqtt.messages.records import share_of
 from seb_appliance.protocols.mqtt.sending.dispatching import Subscriber
-from seb_appliance.protocols.mqtt.sending.outgoing import merged
-from seb_appliance.protocols.mqtt.sessions import Place, Session, Sessions
+from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing, merged
+from seb_appliance.protocols.mqtt.sessions import Session, Sessions
+from seb_appliance.protocols.mqtt.unfinished import Place
 
 _log = logging.getLogger(__name__)
 _READ_AT_ONCE: Final = 100  # records: what is read is not sent before a client has room
@@ -61,11 +61,13 @@ class Share:
         self.is_over = False
         self._members = dict[Member, Subscription]()
         self._turns = deque[Member]()
+        self._full = dict[Outgoing, Member]()  # those of whom `has_room` follows
         self._shares = shares
         self._filter = Filters[None]()
         self._filter.put(name.topic_filter, self, None)
         self._out = set[Place]()  # messages that are not acknowledged
         self._returned = list[Place]()  # a heap of those that another client must get
+        self._resent: Place | None = None  # the one that was taken from it
         self._room = asyncio.Event()
         self._follower: FollowerOfMany | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -88,7 +90,8 @@ class Share:
     def acknowledged(self) -> Offsets:
         """All messages before them are done with."""
         found = dict(self.next_offsets)
-        for topic_id, offset in self._out.union(self._returned):
+        resent = () if self._resent is None else (self._resent,)
+        for topic_id, offset in self._out.union(self._returned, resent):
             found[topic_id] = min(found.get(topic_id, offset), offset)
         return found
 
@@ -106,15 +109,23 @@ class Share:
     def leave(self, member: Member) -> None:
         if self._members.pop(member, None) is None:
             return
-        self._turns.remove(member)
+        if self._full.pop(member.outgoing, None) is None:
+            self._turns.remove(member)
         member.outgoing.shares.discard(self)
         if not self._members and self._reading is not None:
             self._reading.cancel()
             self._reading = None
 
     def wake(self) -> None:
-        """A client has room."""
+        """A client may have room."""
         self._room.set()
+
+    def has_room(self, outgoing: Outgoing) -> None:
+        """The client may."""
+        member = self._full.pop(outgoing, None)
+        if member is not None:
+            self._turns.append(member)
+        self.wake()
 
     def done(self, place: Place) -> None:
         """The message is acknowledged."""
@@ -187,13 +198,16 @@ class Share:
 
     async def _send_returned(self) -> None:
         while self._returned:
-            place = self._returned[0]
-            row = await self._shares.logs.record(*place)
-            if row is not None:
-                await self._send(place.topic_id, row)
-            with contextlib.suppress(ValueError):
-                self._returned.remove(place)
-                self._returned.sort()
+            place = self._resent = heappop(self._returned)
+            try:
+                row = await self._shares.logs.record(*place)
+                if row is not None:
+                    await self._send(place.topic_id, row)
+            except BaseException:
+                heappush(self._returned, place)
+                raise
+            finally:
+                self._resent = None
 
     async def _send(self, topic_id: int, row: Row) -> None:
         """Once a client has room."""
@@ -216,6 +230,9 @@ class Share:
                 if outcome == "sent" and sent.qos:
                     self._out.add(place)
                 return outcome
+            if not member.outgoing.may_send(sent):  # not looked at again for each message
+                self._turns.remove(member)
+                self._full[member.outgoing] = member
         return None
 
 

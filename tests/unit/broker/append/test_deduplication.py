@@ -291,6 +291,19 @@ async def test_a_duplicate_is_answered_though_its_records_would_not_be_taken_now
     assert (await sent(house, numbered(0), b"x" * 100)).offset == 0
 
 
+async def test_a_producer_that_an_older_release_stored_goes_on(house: House) -> None:
+    for seq in range(2):
+        await sent(house, numbered(seq))
+    now = [Conditions(producer=ProducerStamp.of("p", "key", 0, seq)) for seq in range(4)]
+    assert (await sent(house, now[1])).offset == 1
+    error = await refused(house, now[3], SequenceGapError)
+    assert "producer 'p'" in error.detail
+    assert (await sent(house, now[2])).offset == 2
+    again = await sent(house, now[1])
+    assert (again.offset, again.replayed) == (None, True)
+    assert (await sent(house, now[3])).offset == 3
+
+
 async def test_a_topic_takes_its_producers_with_it(house: House) -> None:
     for seq in range(2):
         await sent(house, numbered(seq))

@@ -132,7 +132,7 @@ async def test_a_producer_counts_in_one_way(house: House) -> None:
 def test_no_producer_by_http_has_an_id_with_a_space() -> None:
     given = {b"producer-id": b"p 1", b"producer-epoch": b"0", b"producer-seq": b"0"}
     with pytest.raises(BadParameterError):
-        producer_of(given)
+        producer_of(given, "key")
 
 
 @given(st.lists(st.integers(1, 2**28), min_size=1, max_size=20), st.integers(-(2**29), 2**29))
