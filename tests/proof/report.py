@@ -55,7 +55,8 @@ th, td { text-align: left; padding: .2rem 1rem .2rem 0; border-bottom: 1px solid
   vertical-align: top; font-weight: normal; } th { color: var(--faint); }
 td.number, th.number { text-align: right; white-space: nowrap; } .scroll { overflow-x: auto; }
 pre { white-space: pre-wrap; overflow-wrap: anywhere; font-size: 13px; }
-svg { width: 100%; min-width: 36rem; height: auto; display: block; } svg text { fill: var(--faint); font-size: 12px; }
+svg { width: 100%; min-width: 36rem; height: auto; display: block; }
+svg text { fill: var(--faint); font-size: 12px; }
 svg rect { fill: var(--line); } svg .grid { stroke: var(--rule); }
 svg polyline { fill: none; stroke: var(--line); stroke-width: 2; }
 """
