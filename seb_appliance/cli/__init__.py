@@ -156,7 +156,8 @@ def _failure(error: BaseException) -> int:
             return 0
         case click.UsageError():
             where = f" ({error.ctx.command_path} --help lists what there is)" if error.ctx else ""
-            return _fail(f"{error.format_message()}{where}", ConfigurationError.exit_code)
+            sentence = " ".join(error.format_message().split())  # choices have lines of their own
+            return _fail(f"{sentence}{where}", ConfigurationError.exit_code)
         case StartError():
             return _fail(printable(error.detail), error.exit_code)
         case SebError():

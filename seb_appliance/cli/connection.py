@@ -93,8 +93,9 @@ def _key(settings: Settings, *, ours: bool) -> str:
         path = settings.data / ADMIN_KEY_FILE
         if not path.exists():
             raise ConfigurationError(
-                f"no API key: {path} does not exist. Name a file that holds one with --key-file or "
-                "SEB_KEY_FILE, or a profile with --profile"
+                f"no API key: {path} does not exist. Was an appliance started in this directory? "
+                "Otherwise name a file that holds a key with --key-file or SEB_KEY_FILE, or a "
+                "profile with --profile"
             )
     return read_key(path, ours=ours)
 

@@ -37,7 +37,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="JSON, for pr
 yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
-class ListsByDefault(click.Group):
+class WholeSentences(click.Group):
+    """A group whose help has the whole first sentence of each command: click cuts them."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        rows = [(name, one.get_short_help_str(1000)) for name, one in self.commands.items()]
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(rows))
+
+
+class ListsByDefault(WholeSentences):
     """A group that lists when it is given no command: `seb topics` is `seb topics list`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -172,7 +172,8 @@ async def test_rows_that_retention_removed_are_gone_for_all(
 def cells(engine: str, here: Lake, table: dict[str, Any]) -> list[str]:
     """The first cells of the documentation and of `seb tables attach`, for this appliance."""
     seb = f"http://127.0.0.1:{here.seb.port}"
-    printed = first_cells(TOPIC, seb, table["location"], table["metadata"])[engine]
+    location, formats = table["location"], table["formats"]
+    printed = first_cells(TOPIC, seb, location, formats, table["metadata"])[engine]
     found = [printed.replace(KEY, here.seb.admin_key)]
     if s3 := here.store.s3:
         names = {"ENDPOINT": "endpoint", "REGION": "region", "KEY_ID": "key", "SECRET": "secret"}

@@ -49,6 +49,7 @@ def over_time(points: Sequence[Sequence[float]], what: str) -> str:
 
 def _svg(height: float, told: str, inside: str) -> str:
     return (
+        '<div class="scroll" role="region" aria-label="Chart" tabindex="0">'
         f'<svg viewBox="0 0 {_WIDTH} {height:.0f}" role="img" aria-label="{escape(told)}">'
-        f"{inside}</svg>"
+        f"{inside}</svg></div>"
     )

@@ -167,7 +167,8 @@ def test_the_page_shows_every_part_with_its_verdict_and_what_was_found(tmp_path:
     found = {
         "findings": ["<b>lost</b>", "unit: AssertionError: Porcupine found 1 violations"],
         "judged operations": {"Porcupine": 4_321, "another": 17},
-        "faults": {"kill -9": 3},
+        "faults": {"kill -9": 3, "lost_answer": 2, "answer of the bucket lost": 5},
+        "looks": 1_200.0,
         "memory_mib": [[0, 90], [9, 95]],
     }
     for name, verdict, details in (
@@ -186,9 +187,12 @@ def test_the_page_shows_every_part_with_its_verdict_and_what_was_found(tmp_path:
         "what of kills",
         "what of fuzz",
         "12,345",
+        "7</text>",  # what the simulation calls lost_answer is the same fault
+        "<td>1,200</td>",
         '4,321</td><td><span class="wrong">violations',
         "17</td><td>no violation",
         "<polyline",
     ):
         assert expected in text
+    assert "lost_answer" not in text
     assert "http" not in text

@@ -31,6 +31,7 @@ def seb(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
 def test_the_start_screen_says_what_a_newcomer_needs_and_no_secret(tmp_path: Path) -> None:
     with serving(tmp_path) as running:
         running.stop()
+        assert running.shown.endswith(": stopped\n")
         assert f"http://127.0.0.1:{running.port}" in running.shown
         assert str(tmp_path / "bucket") in running.shown
         assert "curl -H" in running.shown

@@ -46,6 +46,9 @@ async def test_many_of_one_kind_leave_room_for_the_others(
     kinds = [kind for _, kind in found((await olga.get("/ui/find?q=c")).text)]
     assert kinds.count("topic") == 8
     assert "page" in kinds
+    rest = found((await olga.get("/ui/find?q=crowd")).text)[8:]
+    assert rest == [("/ui/topics?filter=crowd", "list")]
+    assert "crowd.19" in (await olga.get(rest[0][0])).text
 
 
 async def test_the_audit_names_api_keys_and_leads_to_what_was_changed(

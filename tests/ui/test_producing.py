@@ -178,5 +178,8 @@ async def test_a_record_is_a_template_for_the_next_one(
     first, second = ({**one, "offset": 0, "timestamp": ""} for one in records)
     assert first == second
     await seb.client.post("/v1/topics/templates/records", content=b"\xff\xfe")
+    assert "produce?like=1" in (await admin.get("/ui/topics/templates/records/1")).text
+    for path in ("records/2", "records?start=end"):  # no way that leads to a refusal
+        assert "produce?like=2" not in (await admin.get(f"/ui/topics/templates/{path}")).text
     assert (await admin.get("/ui/topics/templates/produce?like=2")).status_code == 400
     assert (await admin.get("/ui/topics/templates/produce?like=9")).status_code == 404

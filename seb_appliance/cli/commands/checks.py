@@ -63,7 +63,8 @@ def fsck(settings: Settings, **how: bool) -> Result:
     """Check the bucket: every entry, segment, snapshot, checksum and offset.
 
     Only reads, also while an appliance runs on the bucket. Files of the data directory are checked
-    only while no appliance runs. Exit code 0: clean; 65: problems; 74: the store does not answer.
+    only while no appliance runs. Exit code 0: clean; 65: problems; 69: the store does not
+    answer; 74: it refuses access, or holds no bucket of an appliance.
     """
     with need_server():
         from rich.console import Console

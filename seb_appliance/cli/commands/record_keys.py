@@ -11,6 +11,7 @@ from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import (
     Json,
     Result,
+    WholeSentences,
     ask_for_the_name,
     connects,
     talks,
@@ -27,7 +28,7 @@ fresh_option = click.option("--fresh", is_flag=True, help="Wait for the newest r
 base64_option = click.option("--base64", "is_base64", is_flag=True, help="KEY is in base64.")
 
 
-@click.group(name="record-keys")
+@click.group(name="record-keys", cls=WholeSentences)
 def record_keys() -> None:
     """Record keys of a topic with a key index: list, latest, history, delete."""
 

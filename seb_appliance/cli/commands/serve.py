@@ -20,6 +20,7 @@ from seb_appliance.cli.options import (
     Json,
     Result,
     Time,
+    WholeSentences,
     file_option,
     other_bucket,
     shows,
@@ -254,7 +255,7 @@ def promote(ask: Ask) -> Result:
     )
 
 
-@click.group
+@click.group(cls=WholeSentences)
 def admin() -> None:
     """Manage the appliance that runs on this machine."""
 
@@ -262,7 +263,7 @@ def admin() -> None:
 @admin.command
 @asks
 def reset_key(ask: Ask) -> Result:
-    """Make a new admin key, if the file of the old one is lost. Other API keys stay."""
+    """Make a new admin key, if the file of the old one is lost. The old key stays valid."""
     path = ask("reset-key")["path"]
     return Result({"path": path}, f"new admin key in {path}")
 

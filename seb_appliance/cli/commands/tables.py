@@ -206,10 +206,13 @@ def attach(client: HttpClient, name: str, engine: str, newest: bool) -> Result:
         known = f"seb.topics.{table_name(found['table'])}"
         text = newest_by_key(engine, known, has_value=has_value)
     else:
-        cells = first_cells(found["table"], url, found["location"], found["metadata"])
+        formats, place = found["formats"], found["location"]
+        cells = first_cells(found["table"], url, place, formats, found["metadata"])
         if engine not in cells:
-            raise click.UsageError(f"{engine} needs Iceberg; table {name} is {found['formats']}")
+            raise click.UsageError(f"{engine} needs Iceberg; table {name} is {', '.join(formats)}")
         text = cells[engine]
+    if found["published"] is None:
+        tell("Nothing is committed yet: engines find the table after its first commit.")
     return Result({"engine": engine, "text": text}, text)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -51,6 +52,7 @@ print(pl.scan_delta("{location}").head(10).collect())""",
 spark.read.format("delta").load("{location}").show(10)""",
 }
 ENGINES: Final = tuple(_BY_CATALOG)
+_NOT_YET: Final = "vN.metadata.json"  # N: the number of the commit
 _S3_PACKAGES: Final = ",org.apache.iceberg:iceberg-aws-bundle:1.12.0"
 _TRINO_FILES: Final = "fs.hadoop.enabled=true"
 # Trino is told the address of the store and a key here, not by the catalog.
@@ -85,18 +87,23 @@ def table_name(topic: str) -> str:
 
 
 def first_cells(
-    topic: str, appliance: str, location: str, metadata: str | None, key: str = KEY
+    topic: str,
+    appliance: str,
+    location: str,
+    formats: Sequence[str],
+    metadata: str | None,
+    key: str = KEY,
 ) -> dict[str, str]:
-    """What to enter first, by engine. `appliance`: its URL. `metadata`: of Iceberg; None: only
-    Delta is there."""
-    texts = _BY_CATALOG if metadata else _DELTA
+    """What to enter first, by engine. `appliance`: its URL. `metadata`: of Iceberg; None before
+    the first commit."""
+    texts = _BY_CATALOG if "iceberg" in formats else _DELTA
     is_s3 = location.startswith("s3://")
     return {
         engine: text.format(
             catalog=f"{appliance}/iceberg",
             host=urlsplit(appliance).netloc,
             name=table_name(topic),
-            metadata=metadata,
+            metadata=metadata or f"{location}/metadata/{_NOT_YET}",
             location=location,
             key=key,
             s3_packages=_S3_PACKAGES if is_s3 else "",

@@ -197,8 +197,7 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
     finally:
         await appliance.close()
     exit_code = _exit_code(appliance, writer, drained, console)
-    if settings.log_format == "json":
-        _log.info("stopped", extra={FIELDS: {"exit_code": exit_code}})
+    _log.info("stopped", extra={FIELDS: {"exit_code": exit_code}})
     return exit_code
 
 

@@ -86,7 +86,7 @@ def _columns(visit: Visit) -> list[Column[Connected, Connected]]:
 
     columns: list[Column[Connected, Connected]] = [
         Column("client", "Client", attrgetter("client"), attrgetter("client")),
-        Column("protocol", "Protocol", attrgetter("protocol"), attrgetter("protocol"), "nowrap"),
+        Column("protocol", "Protocol", attrgetter("protocol"), attrgetter("protocol"), "value"),
         Column("key", "API key", api_key, attrgetter("api_key_id"), "value"),
         Column("address", "Address", attrgetter("address"), attrgetter("address"), "nowrap"),
         Column("since", "Since", since, attrgetter("since_us"), "nowrap"),

@@ -70,7 +70,7 @@ def _columns(visit: Visit) -> list[Column[ApiKeyView, ApiKeyView]]:
             "name", "Name", lambda key: linked(key.name, f"{_PATH}/{key.api_key_id}"), of("name")
         ),
         Column("id", "Id", of("api_key_id"), of("api_key_id"), "key"),
-        Column("grants", "Grants", _grants, lambda key: len(key.grants)),
+        Column("grants", "Grants", _grants, lambda key: len(key.grants), "value"),
         Column("state", "State", lambda key: pill(state(key)), state, "nowrap"),
         Column("expires", "Expires", expires, of("expires_us"), "nowrap"),
         Column(

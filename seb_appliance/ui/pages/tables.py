@@ -34,7 +34,7 @@ _CELL_MAX: Final = 200  # characters of a value in an answer
 _STATES: Final = {
     "live": "commits are made in time",
     "behind": "records wait for longer than they should",
-    "backfill": "the first commit is under way",
+    "backfill": "no rows are committed yet",
     "paused": "by an operator",
     "foreign": "someone else wrote its metadata",
     "off": "the topic's setting is none",
@@ -121,7 +121,9 @@ async def show_one(
         failure=notes.failure,
         foreign=visit.broker.table_commits.foreign.get(head.table_id, ""),
         location=location.rstrip("/"),
-        cells=first_cells(definition.name, visit.origin, location.rstrip("/"), metadata),
+        cells=first_cells(
+            definition.name, visit.origin, location.rstrip("/"), definition.formats, metadata
+        ),
         newest={engine: newest_by_key(engine, name, has_value=has_value) for engine in KEYED},
         answer=answer,
         statement=visit.form.text("sql") or _first_query(visit, found),

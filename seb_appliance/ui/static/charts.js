@@ -22,7 +22,8 @@
     span: (value) => value < 1 ? `${number(value * 1000)} ms` : `${number(value)} s`,
   };
   const of_two = Array.from({ length: 51 }, (_, power) => 2 ** power);
-  const shows = (options) => new Intl.DateTimeFormat(undefined, options);
+  // 24 hours, as all other times of the page.
+  const shows = (options) => new Intl.DateTimeFormat(undefined, { hourCycle: "h23", ...options });
   const day = shows({ day: "numeric", month: "short" });
   const minute = shows({ hour: "2-digit", minute: "2-digit" });
   const second = shows({ hour: "2-digit", minute: "2-digit", second: "2-digit" });
@@ -58,12 +59,12 @@
     return {
       width,
       height: HEIGHT,
-      padding: [8, 24, 0, 0], // half of the last time
+      padding: [8, 32, 0, 0], // half of the last time
       legend: { show: false },
       cursor: { y: false, sync: { key: "charts" }, points: { size: 7 } },
       scales: { y: { range: (_, __, most) => [0, most > 0 ? most * 1.05 : 1] } },
       axes: [
-        { ...axis, size: 24, space: (_, __, min, max) => max - min < 1800 ? 100 : 72, values: times },
+        { ...axis, gap: 8, size: 28, space: (_, __, min, max) => max - min < 1800 ? 100 : 72, values: times },
         {
           ...axis,
           size: 72,

@@ -42,6 +42,23 @@ def test_the_list_of_commands_says_what_each_command_says() -> None:
         assert command.get_short_help_str(limit=100) == text
 
 
+@pytest.mark.parametrize("name", [*_COMMANDS])
+def test_the_help_of_a_group_has_whole_sentences(name: str) -> None:
+    command = seb.get_command(click.Context(seb), name)
+    if isinstance(command, click.Group):
+        shown = CliRunner().invoke(seb, [name, "--help"]).output
+        assert "..." not in shown.partition("Commands:")[2]
+
+
+def test_an_argument_that_is_missing_is_told_in_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["bench"]) == 78
+    said = capsys.readouterr().err
+    assert said.startswith("seb: Missing argument 'WORKLOAD'. Choose from: produce, consume,")
+    assert said.count("\n") == 1
+
+
 def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"seb {__version__}\n"
