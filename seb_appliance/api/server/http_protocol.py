@@ -182,7 +182,7 @@ class SebHttpProtocol(HttpToolsProtocol):
             self._arm()  # also behind an empty line, which begins no request
 
     def _hold(self, waiting_bytes: int) -> None:
-        """Reserve memory for what waits behind the request that is being answered, or cut off."""
+        """Reserve memory for what waits behind the request being answered, or cut it off."""
         wanted = waiting_bytes if waiting_bytes > limits.HTTP_BEHIND_BYTES else 0
         if self._behind is None:
             if not wanted:

@@ -112,7 +112,8 @@ async def _synced(server: Server, request: Request) -> Message:
             body["protocol_name"],
         )
     )
-    body = request.body = {}  # it may wait for long, and name thousands of members
+    # It may wait for long, and the request may name thousands of members.
+    body = request.body = {}
     result = await syncing
     return {
         "error_code": result.error,
