@@ -20,6 +20,7 @@ from seb_appliance.cli.errors import (
     CommandError,
     in_our_words,
 )
+from seb_appliance.cli.output import tell
 from seb_appliance.cli.profiles_file import Profile, load, read_key
 from seb_appliance.client.blocking import LoopThread
 from seb_appliance.client.failures import ApplianceError
@@ -119,6 +120,7 @@ class HttpClient:
             connections=CONNECTIONS,
             patience_s=PATIENCE_S,
             waits_for_first=False,
+            on_wait=tell_wait,
         )
         self._thread = LoopThread()
 
@@ -220,6 +222,13 @@ class HttpClient:
         if theirs.partition(".")[0] in ("", __version__.partition(".")[0]):
             return ""
         return f" It is version {theirs[:40]}, this is {__version__}."
+
+
+def tell_wait(why: ApplianceError | None) -> None:
+    if why is None:
+        tell("the appliance answers again")
+    else:
+        tell(f"waiting for the appliance: {in_our_words(why.detail).rstrip('.')}")
 
 
 def answer_error(error: ApplianceError, *, is_read: bool, remark: str = "") -> AnswerError:

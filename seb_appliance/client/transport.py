@@ -242,6 +242,7 @@ def _chunk_size(line: bytes) -> int:
 
 PAUSE_S_MIN: Final = 0.1
 PAUSE_S_MAX: Final = 5.0
+QUIET_S: Final = 1.0  # a wait that is shorter is not told
 
 
 class Retrying:
@@ -356,7 +357,8 @@ class Caller:
     loop.
 
     With `waits_for_first` False, an unreachable address fails immediately until it has answered
-    once. `version`: of the appliance that answered last, "" before that.
+    once. `version`: of the appliance that answered last, "" before that. `on_wait` is told why no
+    request succeeds, if that takes longer than QUIET_S, and None when one does again.
     """
 
     def __init__(
@@ -368,6 +370,7 @@ class Caller:
         connections: int,
         patience_s: float,
         waits_for_first: bool = True,
+        on_wait: Callable[[ApplianceError | None], None] = lambda _: None,
     ) -> None:
         self.endpoint = endpoint
         self.clock = clock
@@ -375,6 +378,9 @@ class Caller:
         self._random = random
         self._patience_s = patience_s
         self._waits_for_first = waits_for_first
+        self._on_wait = on_wait
+        self._waits_since_s: float | None = None
+        self._wait_is_told = False
         self._room = asyncio.Semaphore(connections)
         self._idle: list[Connection] = []
 
@@ -396,6 +402,10 @@ class Caller:
         self.version = answer.headers.get("seb-version", self.version)
         if not 200 <= answer.status < 300 or "seb-version" not in answer.headers:
             raise refusal(self.endpoint.address, answer.status, answer.headers, answer.body)
+        self._waits_since_s = None
+        if self._wait_is_told:
+            self._wait_is_told = False
+            self._on_wait(None)
         return answer
 
     async def ask(self, request: Request, *, is_known_again: bool | None = None) -> Answer:
@@ -412,7 +422,16 @@ class Caller:
                 if pause_s is None or not (self._may_wait or open_question):
                     last = error if request.is_read else retrying.last_word(error)
                     raise last from error
+                self._note_wait(error, pause_s)
             await self.clock.sleep(pause_s)
+
+    def _note_wait(self, error: ApplianceError, pause_s: float) -> None:
+        now_s = self.clock.monotonic_s()
+        if self._waits_since_s is None:
+            self._waits_since_s = now_s
+        if not self._wait_is_told and now_s + pause_s > self._waits_since_s + QUIET_S:
+            self._wait_is_told = True
+            self._on_wait(error)
 
     async def get(self, path: str, query: Mapping[str, object] | None = None) -> Answer:
         return await self.ask(self.endpoint.request("GET", path, query))

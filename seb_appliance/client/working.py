@@ -100,8 +100,10 @@ class AsyncWorker:
         patience_s: float = PATIENCE_S,
         clock: Clock | None = None,
         random: Callable[[], float] = random_numbers.random,
+        on_wait: Callable[[ApplianceError | None], None] = lambda _: None,
     ) -> None:
-        """`follow` False: `run` returns when nothing waits. Raises ConfigurationError."""
+        """`follow` False: `run` returns when nothing waits. `on_wait`: as of Caller. Raises
+        ConfigurationError."""
         self._queue = queue
         self._follow = follow
         self._handler = handler
@@ -109,7 +111,12 @@ class AsyncWorker:
         self._lease_ms = lease_ms
         self._clock = clock or SystemClock()
         self._caller = Caller(
-            Endpoint(url, api_key), self._clock, random, connections=4, patience_s=patience_s
+            Endpoint(url, api_key),
+            self._clock,
+            random,
+            connections=4,
+            patience_s=patience_s,
+            on_wait=on_wait,
         )
         self._running: dict[str, asyncio.Task[None]] = {}  # by token
         self._done: list[str] = []  # to be acknowledged

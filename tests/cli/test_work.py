@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from seb_appliance.cli.commands.queues.work import variables
+from seb_appliance.client import transport
 from seb_appliance.client.working import Delivery
 from tests.cli.conftest import Seb
+from tests.cli.test_lost_answers import on_the_way
 from tests.cli.test_queues import work
 
 COUNTS = ("acknowledged", "to_retry", "rejected")
@@ -73,3 +75,16 @@ def test_hostile_names_and_contents_are_no_variables() -> None:
     assert told["RECORD_TOMBSTONE"] == "1"
     assert told["RECORD_KEY"] == "k\udcff"
     assert not {"RECORD_HEADER_NUL", "RECORD_HEADER_LARGE"} & told.keys()
+
+
+def test_it_says_that_it_waits_for_the_appliance_and_that_it_is_back(
+    seb: Seb, queue: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "QUIET_S", 0.0)
+    seb.good("produce", queue, stdin=b"x\n")
+    with on_the_way(seb, b"POST", "lose_request", "lose_request") as url:
+        told = seb.good("work", "work", "--until-empty", "--url", url, "--", "true")
+    assert told.err.splitlines() == [
+        f"waiting for the appliance: {url} did not answer (the connection was closed)",
+        "the appliance answers again",
+    ]

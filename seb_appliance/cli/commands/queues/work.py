@@ -18,7 +18,7 @@ from typing import Final
 import click
 
 from seb_appliance import limits
-from seb_appliance.cli.connection import url_and_key
+from seb_appliance.cli.connection import tell_wait, url_and_key
 from seb_appliance.cli.errors import REFUSED, UNAVAILABLE, CommandError, in_our_words
 from seb_appliance.cli.options import CONNECTION, Quantity, json_option, with_settings
 from seb_appliance.cli.output import say, tell
@@ -194,6 +194,7 @@ def work(
                     concurrency=concurrency,
                     lease_ms=lease,
                     follow=not until_empty,
+                    on_wait=tell_wait,
                 ),
                 handler,
             )
