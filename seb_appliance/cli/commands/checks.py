@@ -138,14 +138,12 @@ def _from_file(path: Path) -> bytes:
 
 async def _from_bucket(settings: Settings, key: str) -> bytes:
     with need_server():
-        from seb_appliance.ops.host.stores import make_store
-    store = make_store(settings, must_exist=True)
-    try:
-        return await store.get(key)
-    except (ObjectMissingError, ValueError) as error:  # of a directory: it cannot be a key there
-        raise StartError(f"{settings.bucket} has no object {key!r}") from error
-    finally:
-        await store.close()
+        from seb_appliance.ops.host.stores import opened_store
+    async with opened_store(settings) as store:
+        try:
+            return await store.raw.get(key)
+        except (ObjectMissingError, ValueError) as error:  # of a directory: it is no key there
+            raise StartError(f"{settings.bucket} has no object {key!r}") from error
 
 
 def describe(data: bytes, *, records: int = 0) -> Json:

@@ -38,7 +38,7 @@ from seb_appliance.storage.journal.bucket_info import (
 )
 from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.stores.store_clock import StoreClock
-from seb_appliance.storage.stores.store_probe import StoreTest
+from seb_appliance.storage.stores.store_probe import Check, StoreTest
 
 ANSWER_WITHIN_S: Final = 20.0
 GIB: Final = 1 << 30
@@ -89,8 +89,9 @@ async def checkup(settings: Settings) -> tuple[dict[str, Any], int]:
     where = store.description
     if tested is not settings:
         where = f"file:{settings.address.path.absolute()} (does not exist yet)"
+    fit = "fit to run, but see the warnings" if bucket.get("warnings") else "fit to run"
     data = {
-        "verdict": f"not fit: {failure}" if failure else "fit to run",
+        "verdict": f"not fit: {failure}" if failure else fit,
         "settings": {
             setting.name: {
                 "value": setting.words(getattr(settings, setting.attribute)),
@@ -142,6 +143,10 @@ async def _require_new(store: RetryingStore, settings: Settings) -> None:
     await refuse_foreign_data(store)
 
 
+def _result(check: Check) -> str:
+    return "ok" if check.passed else "NO" if check.fatal else "note"
+
+
 async def _bucket(store: RetryingStore, settings: Settings) -> tuple[dict[str, Any], str]:
     """The results of the store test, and why the bucket cannot be used ("" if it can)."""
     info = await read_bucket_info(store)
@@ -163,10 +168,7 @@ async def _bucket(store: RetryingStore, settings: Settings) -> tuple[dict[str, A
         "put p50": f"{report.put_p50_s * 1000:.1f} ms",
         "put p99": f"{report.put_p99_s * 1000:.1f} ms",
         "store's clock": f"{report.clock_offset_s:+.1f} s from ours",
-        "checks": {
-            check.name: f"{'ok' if check.passed else 'NO'}  {check.detail}"
-            for check in report.checks
-        },
+        "checks": {check.name: f"{_result(check)}  {check.detail}" for check in report.checks},
         "warnings": [*report.warnings, *log_clock.warnings(last_us, now_us)],
         "cost": cost,
     }

@@ -195,10 +195,7 @@ def _shown(keeper: CheckKeeper, kind: CheckKind) -> CheckShown:
 
 
 def _verdict(words: str) -> str:
-    return {
-        "clean": "Clean: nothing is wrong.",
-        "fit to run": "Fit to run.",
-    }.get(words, f"{words[:1].upper()}{words[1:]}.")
+    return "Clean: nothing is wrong." if words == "clean" else f"{words[:1].upper()}{words[1:]}."
 
 
 def _doctor(found: CheckResult) -> tuple[list[Figure], list[Remark]]:
@@ -221,7 +218,7 @@ def _doctor(found: CheckResult) -> tuple[list[Figure], list[Remark]]:
         figures.append(Figure("Checks passed", f"{passed} of {len(checks)}"))
     remarks = [Remark("Warning", words) for words in bucket.get("warnings", [])]
     remarks += [
-        Remark(name, words.removeprefix("NO").strip())
+        Remark(name, words.partition("  ")[2])
         for name, words in checks.items()
         if not words.startswith("ok")
     ]

@@ -309,7 +309,8 @@ class S3Requests:
             return ""
         return (
             f"versioning is {status.lower()} on bucket {self._bucket}: some stores then ignore "
-            "the condition of a create-only PUT, and deleted objects go on costing money"
+            "the condition of a create-only PUT, and deleted objects go on costing money. A new "
+            "appliance needs a bucket in which it was never on, or works in mode B"
         )
 
     def lifecycle_warning(self) -> str:
@@ -328,7 +329,8 @@ class S3Requests:
             return ""
         return (
             f"lifecycle rules of bucket {self._bucket} expire or move objects of the appliance "
-            f"({', '.join(names)}): records would be lost"
+            f"({', '.join(names)}): records would be lost. Remove the rules, or limit them to "
+            "other prefixes"
         )
 
     def cut(self, thread: int | None = None) -> None:

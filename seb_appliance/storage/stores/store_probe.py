@@ -250,7 +250,7 @@ class StoreTest:
         said = await self._store.check_configuration()
         self._warnings.extend(said)
         versioned = any(warning.startswith("versioning") for warning in said)
-        self._note("bucket settings", not said, "; ".join(said) or "nothing that disturbs")
+        self._note("bucket settings", not said, "see warnings" if said else "nothing that disturbs")
         return versioned
 
     async def _list_shows_what_was_put(self) -> None:

@@ -16,6 +16,7 @@ from click.testing import CliRunner
 from seb_appliance import __version__
 from seb_appliance.cli import _COMMANDS, run, seb
 from seb_appliance.settings import SETTINGS
+from seb_appliance.storage.stores.directory import DirectoryStore
 
 ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("SEB_")}
 
@@ -191,6 +192,21 @@ def test_doctor_finds_a_directory_fit(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "fit to run" in capsys.readouterr().out
 
 
+def test_doctor_says_in_the_verdict_that_there_are_warnings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def told(_: DirectoryStore) -> list[str]:
+        return ["versioning is enabled"]
+
+    monkeypatch.setattr(DirectoryStore, "check_configuration", told)
+    arguments = ["--bucket", f"file:{tmp_path / 'bucket'}", "--data", str(tmp_path / "local")]
+    assert run(["doctor", "--json", *arguments]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["verdict"] == "fit to run, but see the warnings"
+    assert report["bucket"]["checks"]["bucket settings"] == "note  see warnings"
+    assert report["bucket"]["warnings"] == ["versioning is enabled"]
+
+
 @pytest.mark.parametrize(
     ("command", "code"),
     [
@@ -253,3 +269,12 @@ def test_doctor_finds_a_bucket_unfit_that_cannot_be_reached(
     shown = capsys.readouterr().out
     assert json.loads(shown)["verdict"].startswith("not fit: ")
     assert "hush" not in shown
+
+
+def test_inspect_tells_a_bucket_that_cannot_be_reached_from_one_without_the_object(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEB_S3_SECRET_ACCESS_KEY", "hush")
+    away = ["--s3-endpoint", "http://127.0.0.1:9", "--s3-access-key-id", "x", "--s3-region", "eu-1"]
+    assert run(["inspect", "a", "--bucket", "s3://orders/seb", *away]) == 69
+    assert run(["inspect", "a", "--bucket", f"file:{tmp_path}"]) == 1
