@@ -96,6 +96,14 @@ def _format(amount: int, units: dict[str, int]) -> str:
     return f"{amount // units[unit]}{unit}"
 
 
+def counted(number: int, noun: str) -> str:
+    """`1 entry`, `1,200 entries`: the noun is given in the singular."""
+    if number == 1:
+        return f"1 {noun}"
+    plural = f"{noun[:-1]}ies" if noun.endswith("ry") else f"{noun}s"
+    return f"{number:,} {plural}"
+
+
 READERS: Final[dict[str, Callable[[str], Any]]] = {
     "duration": duration_ms,
     "size": size_bytes,

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from seb_appliance import limits
 from seb_appliance.errors import ConfigurationError
+from seb_appliance.quantities import counted
 
 Workload = Literal["produce", "consume", "e2e", "mixed", "fan"]
 BodyKind = Literal["single", "json", "ndjson", "batch"]
@@ -97,11 +98,11 @@ class Plan:
         pace = "as fast as it goes" if self.rate is None else f"{self.rate:,.0f} records/s"
         parts = [
             f"{self.records_per_request:,} x {_size(self.record_bytes)} per request ({self.body})",
-            _count(self.connections, "connection"),
+            counted(self.connections, "connection"),
         ]
         if self.workload not in ("produce", "consume"):
-            parts.append(_count(self.consumers, "consumer"))
-        parts += [_count(self.topics, "topic"), pace, f"{self.duration_s:g} s"]
+            parts.append(counted(self.consumers, "consumer"))
+        parts += [counted(self.topics, "topic"), pace, f"{self.duration_s:g} s"]
         return ", ".join(parts)
 
     def check(self) -> Plan:
@@ -145,10 +146,6 @@ def _size(size: int) -> str:
         if size >= factor:
             return f"{size / factor:g} {unit}"
     return f"{size} B"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 # When the next request is to be sent: at fixed times, or when the last one was answered.

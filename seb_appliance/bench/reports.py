@@ -9,6 +9,7 @@ from typing import Final
 
 from seb_appliance.bench.meters import Curve
 from seb_appliance.bench.result import Result, Row
+from seb_appliance.quantities import counted
 
 BUSY_GENERATOR: Final = 0.95  # of a core: above, the figures may be the generator's own
 
@@ -100,9 +101,10 @@ def trouble_words(result: Result) -> str:
 def verified_words(result: Result) -> str:
     if result.verified is None:
         return "no"
+    checked = counted(result.verified.records, "record")
     if result.verified.wrong:
-        return f"{result.verified.records:,} records: {result.verified.wrong:,} MISTAKES"
-    return f"{result.verified.records:,} records: count, order, offsets and content are right"
+        return f"{checked}: {counted(result.verified.wrong, 'MISTAKE')}"
+    return f"{checked}: count, order, offsets and content are right"
 
 
 # Line charts as SVG: latency over percentiles, records a second over time.

@@ -10,6 +10,7 @@ from seb_appliance.broker.shares import Shares
 from seb_appliance.broker.values import Readiness
 from seb_appliance.clock import Clock
 from seb_appliance.errors import FencedError, StoreError
+from seb_appliance.quantities import counted
 
 # An answer of the bucket proves for so long that no newer writer exists (docs/FORMAT.md).
 ANSWER_FRESH_S = 30.0
@@ -59,7 +60,7 @@ class ReadinessCheck:
         if self._state.failure:
             problems.append(f"SQLite cannot be updated: {self._state.failure}")
         if self._state.is_far_behind:
-            problems.append(f"SQLite is {self._state.lag_entries} entries behind")
+            problems.append(f"SQLite is {counted(self._state.lag_entries, 'entry')} behind")
         return Readiness(problems, standby.detail if standby is not None else "")
 
     def look_for_newer_writer(self) -> None:

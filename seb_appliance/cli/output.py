@@ -120,7 +120,7 @@ def span(seconds: float) -> Quantity:
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
             return Quantity(f"{seconds / length:.0f} {unit}")
-    return Quantity(f"{seconds:.1f} s")
+    return Quantity(f"{seconds:z.1f} s")
 
 
 def moment(time: str | None) -> str | None:

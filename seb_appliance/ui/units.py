@@ -13,6 +13,7 @@ import msgspec
 from markupsafe import Markup
 
 from seb_appliance import limits
+from seb_appliance.quantities import counted
 
 _NOTHING: Final = "-"
 _SECOND_US: Final = 1_000_000
@@ -53,7 +54,7 @@ def span(seconds: float | None) -> str:
     if seconds is None:
         return _NOTHING
     if seconds < 1:
-        return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:.1f} ms"
+        return f"{seconds * 1000:.0f} ms" if seconds >= 0.01 else f"{seconds * 1000:z.1f} ms"
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= 2 * length:
             return f"{seconds / length:.0f} {unit}"
@@ -61,7 +62,7 @@ def span(seconds: float | None) -> str:
 
 
 def share(part: float | None) -> str:
-    return _NOTHING if part is None else f"{part * 100:.1f} %"
+    return _NOTHING if part is None else f"{part * 100:z.1f} %"
 
 
 def money(amount: float | None, currency: str = "$") -> str:
@@ -133,6 +134,7 @@ def marked(text: str, needle: str) -> Markup:
 
 FILTERS: Final = {
     "count": count,
+    "counted": counted,
     "size": size,
     "rate": rate,
     "size_rate": size_rate,

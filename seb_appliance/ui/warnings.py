@@ -10,6 +10,7 @@ from urllib.parse import quote
 from seb_appliance import limits
 from seb_appliance.broker.status import Status, Telemetry
 from seb_appliance.broker.values import ApiKeyView
+from seb_appliance.quantities import counted
 from seb_appliance.ui.options import CostShown
 from seb_appliance.ui.page_context import Visit
 from seb_appliance.ui.units import count, span
@@ -70,7 +71,7 @@ def warnings(now: Telemetry, problems: Sequence[str]) -> list[Warned]:
         )
     if now.cache.damaged:
         found.append(
-            f"{count(now.cache.damaged)} reads failed their checksum and were not served. "
+            f"{counted(now.cache.damaged, 'read')} failed the checksum, and got no record. "
             "Look at the log, and at the disk of the cache."
         )
     if waiting.pending_bytes > 0.8 * waiting.pending_bytes_max:
@@ -96,7 +97,7 @@ def _snapshots(status: Status) -> list[Warned]:
     if snapshots.failure or snapshots.entries_since <= _MISSED_ENTRIES:
         return []
     newest = "There is no snapshot" if snapshots.seq is None else "The newest snapshot is old"
-    words = f"{newest}: a start replays {count(snapshots.entries_since)} entries. Take one now."
+    words = f"{newest}: a start replays {counted(snapshots.entries_since, 'entry')}. Take one now."
     return [Warned(words, "/ui/storage")]
 
 
@@ -126,7 +127,7 @@ def _growing(visit: Visit) -> list[Warned]:
     warned = [
         Warned(
             f"The group {group} falls behind on {name}: its lag has grown steadily, to "
-            f"{count(lag)} records.",
+            f"{counted(lag, 'record')}.",
             f"/ui/groups/{quote(group, safe='')}",
         )
         for lag, (group, topic_id) in found[:_NAMED]

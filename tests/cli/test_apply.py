@@ -161,7 +161,7 @@ def test_what_is_not_in_the_file_is_deleted_when_a_person_says_so(seb: Seb) -> N
     assert changes(seb, path, "--prune") == wanted
     told = seb("apply", path, "--prune", stdin=b"\n")
     assert told.code == 1
-    assert "- topic goes with 1 records\n" in told.err
+    assert "- topic goes with 1 record\n" in told.err
     assert changes(seb, path, "--prune") == wanted
     told = seb.good("apply", path, "--prune", stdin=b"y\n")
     assert [line.split()[0] for line in told.out.splitlines()] == ["-", "-", "-"]

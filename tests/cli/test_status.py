@@ -11,6 +11,7 @@ def test_the_status_is_told_to_people_and_programs(seb):
     shown = seb.good("status").out
     assert "ready           yes" in shown
     assert "memory" in shown
+    assert "1 API key\n" in shown
     assert "0 requests with an Idempotency-Key of 24 h; 0 producers" in shown
     found = seb.good("status", "--json").json
     assert found["version"] == __version__

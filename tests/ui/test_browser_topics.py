@@ -110,7 +110,7 @@ def test_records_are_followed_paused_and_gone_on_with(chromium: Browser, seb: Se
         expect(rows.first).to_contain_text(HOSTILE)
         page.get_by_role("button", name="Pause").click()
         seb.request("POST", path, b"while paused")
-        expect(page.get_by_text("Paused; 1 rows wait.")).to_be_visible()
+        expect(page.get_by_text("Paused; waiting rows: 1.")).to_be_visible()
         expect(rows).to_have_count(1)
         page.get_by_role("button", name="Go on").click()
         expect(rows.first).to_contain_text("while paused")
@@ -119,7 +119,7 @@ def test_records_are_followed_paused_and_gone_on_with(chromium: Browser, seb: Se
             seb.request("POST", path, lines, "application/x-ndjson")
             expect(rows.first).to_contain_text(f"{burst}-59")
         assert rows.count() == 500
-        expect(page.locator("#live")).to_contain_text("10 records were skipped")
+        expect(page.locator("#live")).to_contain_text("10 records skipped")
         assert page.title() == "stock, live · Seb Appliance"
 
 

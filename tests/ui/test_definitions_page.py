@@ -98,7 +98,7 @@ async def test_new_secrets_are_shown_once(seb: RunningAppliance, admin: Visitor)
     )
     status, page = await apply(admin, text, await stood(admin, text))
     assert status == 201
-    assert "2 of 2 changes were made" in page
+    assert "2 of 2 changes made" in page
     assert re.search(r"<dt>checkout</dt><dd><code>seb_", page)
     assert re.search(r"<dt>github</dt><dd><code>\S{20}", page)
     assert "root:" not in page

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seb_appliance.quantities import duration_ms, format_duration, format_size, size_bytes
+from seb_appliance.quantities import (
+    counted,
+    duration_ms,
+    format_duration,
+    format_size,
+    size_bytes,
+)
 
 
 @pytest.mark.parametrize(
@@ -58,3 +64,16 @@ def test_what_is_no_size_is_refused(text: str) -> None:
 def test_what_is_shown_reads_back_as_the_same(amount: int) -> None:
     assert duration_ms(format_duration(amount)) == amount
     assert size_bytes(format_size(amount)) == amount
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "words"),
+    [
+        (1, "topic", "1 topic"),
+        (0, "topic", "0 topics"),
+        (1_200, "entry", "1,200 entries"),
+        (2, "API key", "2 API keys"),
+    ],
+)
+def test_a_noun_is_in_the_plural_unless_there_is_one(number: int, noun: str, words: str) -> None:
+    assert counted(number, noun) == words

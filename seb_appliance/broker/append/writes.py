@@ -32,6 +32,7 @@ from seb_appliance.errors import (
     StoreUnavailableError,
 )
 from seb_appliance.formats.contents import Produced
+from seb_appliance.quantities import counted
 
 
 class Admitted(msgspec.Struct, frozen=True, gc=False):
@@ -239,7 +240,7 @@ class Writes:
         if self.sequencer.refusal is not None:
             return self.sequencer.refusal.again()
         return OverloadedError(
-            f"SQLite is {self._state.lag_entries} entries behind; nothing was stored."
+            f"SQLite is {counted(self._state.lag_entries, 'entry')} behind; nothing was stored."
         )
 
     def _new_waiters(self, window: Window, timeout_ms: int | None) -> WindowWaiters:

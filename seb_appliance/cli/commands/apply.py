@@ -49,6 +49,7 @@ from seb_appliance.definitions.state import (
     write_words,
 )
 from seb_appliance.errors import BadRequestError, ConfigurationError, printable
+from seb_appliance.quantities import counted
 from seb_appliance.settings import Settings
 
 STDIN: Final = "-"
@@ -156,7 +157,8 @@ def _confirm(admin: Admin, deletions: list[Change]) -> None:
         records = ""
         if change.kind == "topic":
             topic = admin.topic(change.name)
-            records = f" with {topic['log_end_offset'] - topic['log_start_offset']:,} records"
+            count = topic["log_end_offset"] - topic["log_start_offset"]
+            records = f" with {counted(count, 'record')}"
         tell(f"- {_named(change)}{records}")
     ask("Delete them?")
 

@@ -16,6 +16,7 @@ from seb_appliance.cli.options import (
     yes_option,
 )
 from seb_appliance.cli.output import Cell, moment, outline, size, span, table
+from seb_appliance.quantities import counted
 
 group_argument = click.argument("group", shell_complete=group_names)
 
@@ -59,7 +60,7 @@ def _outline(found: Json) -> str:
         lease = f"{lease['holder']}, generation {lease['generation']}, {left} left"
     members = {
         "group": found["group"],
-        "lag": f"{found['lag_records']:,} records, {size(found['lag_bytes'])}, "
+        "lag": f"{counted(found['lag_records'], 'record')}, {size(found['lag_bytes'])}, "
         f"the oldest {span(found['lag_seconds'])} old",
         "last commit": moment(found["last_commit"]),
         "lease": lease,
@@ -185,6 +186,7 @@ def delete(client: HttpClient, group: str, yes: bool) -> Result:
     """Delete GROUP: its committed offsets and its lease."""
     if not yes:
         found = client.ask("GET", "groups", group)
-        ask_for_the_name(f"the group and its offsets on {found['topic_count']:,} topics", group)
+        topics = counted(found["topic_count"], "topic")
+        ask_for_the_name(f"the group and its offsets on {topics}", group)
     client.request("DELETE", "groups", group)
     return Result({"deleted": group}, f"{group} deleted")

@@ -37,6 +37,7 @@ from seb_appliance.errors import printable
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns
 from seb_appliance.formats.queues.queues import DELIVER_AT_HEADER
+from seb_appliance.quantities import counted
 
 LINES_BYTES: Final = 4 * limits.MIB  # in one request; zstd makes it smaller
 NDJSON_BYTES: Final = 1 * limits.MIB
@@ -226,9 +227,8 @@ class _Sender:
     def _so_far(self) -> str:
         if not self._acknowledged:
             return "no record acknowledged"
-        noun = "record" if self._acknowledged == 1 else "records"
         last = f"the last at offset {self._last_offset:,}"
-        return f"{self._acknowledged:,} {noun} acknowledged, {last}"
+        return f"{counted(self._acknowledged, 'record')} acknowledged, {last}"
 
 
 @contextlib.contextmanager

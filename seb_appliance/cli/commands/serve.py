@@ -29,6 +29,7 @@ from seb_appliance.cli.options import (
 )
 from seb_appliance.cli.output import moment, outline, showing, size, table
 from seb_appliance.errors import StartError
+from seb_appliance.quantities import counted
 from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ def _clone(
     return _result(
         cloned.restored,
         {
-            "copied": f"{copied.objects:,} objects, {size(copied.size_bytes)}",
+            "copied": f"{counted(copied.objects, 'object')}, {size(copied.size_bytes)}",
             "were there": copied.found,
             "into": cloned.target,
             "start it": "with --take-over, from a data directory of its own",

@@ -20,7 +20,7 @@ from seb_appliance.cli.output import (
     table,
 )
 from seb_appliance.errors import printable
-from seb_appliance.quantities import format_duration
+from seb_appliance.quantities import counted, format_duration
 
 PAGE: Final = 1_000
 
@@ -53,29 +53,29 @@ def _outline(found: Json) -> str:
         "failing": bucket["failure"] or "no",
         "journal": f"entry {journal['seq']:,}, epoch {journal['epoch']}, "
         f"fencing mode {journal['fencing_mode']}, durability {journal['durability']}",
-        "log's clock": f"{journal['clock_ahead_s']:+,.1f} s from the wall clock",
-        "snapshot": f"{newest}, {snapshots['entries_since']:,} entries since",
+        "log's clock": f"{journal['clock_ahead_s']:+z,.1f} s from the wall clock",
+        "snapshot": f"{newest}, {counted(snapshots['entries_since'], 'entry')} since",
         "snapshot fails": snapshots["failure"] or "no",
         "remembered": _remembered(found["remembered"]),
         "last used": found["last_used"]["failure"] or "is written down",
-        "tidier": f"{tidier['doing'] or 'nothing to do'}; {tidier['waiting_entries']:,} entries, "
-        f"{size(tidier['waiting_bytes'])} wait; {tidier['objects']:,} objects, "
-        f"{tidier['garbage']:,} to go",
+        "tidier": f"{tidier['doing'] or 'nothing to do'}; "
+        f"{counted(tidier['waiting_entries'], 'entry')}, {size(tidier['waiting_bytes'])} wait; "
+        f"{counted(tidier['objects'], 'object')}, {tidier['garbage']:,} to go",
         "tidier fails": tidier["failure"] or "no",
         "tidier is late": span(tidier["overdue_s"]) if tidier["overdue_s"] else "no",
         "background": _background(found["background"]),
-        "compaction": f"{tidier['compacted_topics']:,} topics, {size(tidier['dirty_bytes'])} of "
-        f"{size(tidier['compacted_bytes'])} not compacted; "
-        f"{tidier['records_removed']:,} records removed since the start",
-        "SQLite": f"{state['lag_entries']:,} entries behind",
+        "compaction": f"{counted(tidier['compacted_topics'], 'topic')}, "
+        f"{size(tidier['dirty_bytes'])} of {size(tidier['compacted_bytes'])} not compacted; "
+        f"{counted(tidier['records_removed'], 'record')} removed since the start",
+        "SQLite": f"{counted(state['lag_entries'], 'entry')} behind",
         "key index": _key_index(found["key_index"]),
         "waiting": f"{size(pending)} of {size(pending_max)} for the bucket, "
         f"{size(reading)} of {size(reading_max)} for readers",
         "readers": f"{waiting['waiting_readers']:,} wait at a log end",
         "connections": _ports(found["ports"], counts["members"]),
         "cost": _cost(found["cost"]),
-        "holds": f"{counts['records']:,} records, {counts['topics']:,} topics, "
-        f"{counts['groups']:,} groups, {counts['api_keys']:,} API keys",
+        "holds": f"{counted(counts['records'], 'record')}, {counted(counts['topics'], 'topic')}, "
+        f"{counted(counts['groups'], 'group')}, {counted(counts['api_keys'], 'API key')}",
     }
     return outline(members)
 
@@ -85,7 +85,7 @@ def _role(standby: Json | None) -> str:
         return "writer"
     age_s = standby["seen_end_age_s"]
     seen = "not at the end yet" if age_s is None else f"had read everything {span(age_s)} ago"
-    lag = f"{standby['lag_entries']:,} entries, {span(standby['lag_s'])} behind; {seen}"
+    lag = f"{counted(standby['lag_entries'], 'entry')}, {span(standby['lag_s'])} behind; {seen}"
     return f"standby, {lag}" + (f"; waits for {standby['waits_for']}" * bool(standby["waits_for"]))
 
 
@@ -93,8 +93,8 @@ def _remembered(kept: Json) -> str:
     is_full = kept["places"] >= kept["places_max"]
     reach = f"since {moment(kept['oldest_request'])}" if is_full else "of 24 h"
     return (
-        f"{kept['requests']:,} requests with an Idempotency-Key {reach}; "
-        f"{kept['producers']:,} producers"
+        f"{counted(kept['requests'], 'request')} with an Idempotency-Key {reach}; "
+        f"{counted(kept['producers'], 'producer')}"
     )
 
 
@@ -106,12 +106,12 @@ def _ports(ports: list[Json], members: int) -> str:
     ]
     if not shown:
         return "no port of a protocol is open"
-    return f"{', '.join(shown)}; {members:,} members of groups"
+    return f"{', '.join(shown)}; {counted(members, 'member')} of groups"
 
 
 def _background(tasks: list[Json]) -> str:
     raised = [
-        f"{task['name']} {task['failures']:,} times ({task['failure']})"
+        f"{task['name']} {counted(task['failures'], 'time')} ({task['failure']})"
         for task in tasks
         if task["failures"]
     ]
@@ -127,7 +127,8 @@ def _cost(found: Json) -> str:
 
 
 def _key_index(index: Json) -> str:
-    behind = f"{index['lag_records']:,} records behind on {index['topics']:,} topics"
+    records, topics = counted(index["lag_records"], "record"), counted(index["topics"], "topic")
+    behind = f"{records} behind on {topics}"
     return f"{behind}; {index['failure']}" if index["failure"] else behind
 
 

@@ -19,6 +19,7 @@ from seb_appliance.formats.lake.readers import (
     newest_by_key,
     table_name,
 )
+from seb_appliance.quantities import counted
 
 _SUGGESTED_FROM: Final = 10_000  # records
 _READ_AT_ONCE: Final = 1_000
@@ -73,9 +74,10 @@ def _outline(found: Json) -> str:
         "metadata": found["metadata"] or found["location"],
         "rows": found["rows"],
         "bad rows": found["bad_rows"],
-        "waiting": f"{found['lag_records']:,} records, {span(found['lag_s'])}",
+        "waiting": f"{counted(found['lag_records'], 'record')}, {span(found['lag_s'])}",
         "files": f"{found['files']:,}, {size(found['size_bytes'])}",
-        "with snapshots": f"{found['snapshots']:,} snapshots, {size(found['stored_bytes'])}",
+        "with snapshots": f"{counted(found['snapshots'], 'snapshot')}, "
+        f"{size(found['stored_bytes'])}",
         "updated": moment(found["updated"]),
         **{name: found[name] for name in ("failure", "foreign") if found[name]},
     }
@@ -241,7 +243,7 @@ def sql(client: HttpClient, statement: str, as_csv: bool, max_rows: int, timeout
     body = {"sql": statement, "max_rows": max_rows, "timeout_ms": int(timeout * 1_000)}
     answer: Json = client.ask("POST", "sql", body=body)
     names = [one["name"] for one in answer["columns"]]
-    note = f"only the first {len(answer['rows']):,} rows" if answer["truncated"] else ""
+    note = f"only the first {counted(len(answer['rows']), 'row')}" if answer["truncated"] else ""
     if as_csv:
         return Result(answer, csv_of(names, answer["rows"]).rstrip("\r\n"), note=note)
     return Result(answer, lambda _: table(names, answer["rows"], "no rows"), note=note)

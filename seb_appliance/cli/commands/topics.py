@@ -20,7 +20,7 @@ from seb_appliance.cli.options import (
 )
 from seb_appliance.cli.output import Cell, moment, outline, size, table
 from seb_appliance.formats.topic_settings import SETTINGS
-from seb_appliance.quantities import format_duration
+from seb_appliance.quantities import counted, format_duration
 
 BY_WORD = {one.word: one for one in SETTINGS.values()}
 DEFAULT = "default"
@@ -160,7 +160,7 @@ def trim(client: HttpClient, name: str, before: int, yes: bool) -> Result:
     """Remove the records of the topic NAME below an offset."""
     if not yes:
         start = client.ask("GET", "topics", name)["log_start_offset"]
-        ask_for_the_name(f"{max(0, before - start):,} records of the topic", name)
+        ask_for_the_name(f"{counted(max(0, before - start), 'record')} of the topic", name)
     answer = client.ask("POST", "topics", name, "trim", body={"before": before})
     return Result(answer, f"the log of {name} starts at {answer['log_start_offset']:,}")
 
@@ -181,6 +181,6 @@ def delete(client: HttpClient, name: str, yes: bool) -> Result:
     """Delete the topic NAME with its records, and the offsets that groups have on it."""
     if not yes:
         count = _records(client.ask("GET", "topics", name))
-        ask_for_the_name(f"the topic and its {count:,} records", name)
+        ask_for_the_name(f"the topic and its {counted(count, 'record')}", name)
     client.request("DELETE", "topics", name)
     return Result({"deleted": name}, f"{name} deleted")

@@ -38,6 +38,7 @@ from seb_appliance.cli.options import (
 )
 from seb_appliance.cli.output import outline, say, showing, size, tell, write
 from seb_appliance.client.reading import Reading
+from seb_appliance.quantities import counted
 from seb_appliance.settings import Settings
 
 if TYPE_CHECKING:
@@ -130,10 +131,10 @@ def _members(imported: Imported, *, dry_run: bool) -> dict[str, Any]:
     what = "checked" if dry_run else "imported in place" if imported.in_place else "copied"
     return {
         "topics": imported.topics,
-        what: f"{imported.files:,} files, {imported.records:,} records, "
+        what: f"{counted(imported.files, 'file')}, {counted(imported.records, 'record')}, "
         f"{size(imported.size_bytes)}",
         "were there": imported.found,
-        **({"goes on": f"{imported.goes_on:,} topics"} if imported.goes_on else {}),
+        **({"goes on": counted(imported.goes_on, "topic")} if imported.goes_on else {}),
         "seconds": round(imported.seconds, 2),
     }
 
@@ -208,7 +209,7 @@ def export(
         reading = Reading("earliest", None, follow=False, max_bytes=PAGE_BYTES)
         with HttpClient.of(settings) as client, _opened(to) as put:
             count = copy(client, topics[0], reading, as_json=True, put=put)
-        tell(f"{count:,} records")
+        tell(counted(count, "record"))
         return
     if to is None:
         raise click.UsageError("give the target with --to")

@@ -167,7 +167,7 @@ async def _bucket(store: RetryingStore, settings: Settings) -> tuple[dict[str, A
         "store allows": MODES[report.mode],
         "put p50": f"{report.put_p50_s * 1000:.1f} ms",
         "put p99": f"{report.put_p99_s * 1000:.1f} ms",
-        "store's clock": f"{report.clock_offset_s:+.1f} s from ours",
+        "store's clock": f"{report.clock_offset_s:+z.1f} s from ours",
         "checks": {check.name: f"{_result(check)}  {check.detail}" for check in report.checks},
         "warnings": [*report.warnings, *log_clock.warnings(last_us, now_us)],
         "cost": cost,

@@ -17,6 +17,7 @@ from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, FencedError, SebError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.jobs.snapshot_job import SnapshotKeeper
+from seb_appliance.quantities import counted
 from seb_appliance.storage.objects.cleanup import BucketCleaner
 from seb_appliance.tasks import Job
 from seb_appliance.traces import Span, Traces
@@ -215,7 +216,7 @@ class TidierKeeper(Job):
 
     async def _condemn(self, keys: list[str]) -> bool:
         if keys:
-            self.doing = f"condemning {len(keys)} objects"
+            self.doing = f"condemning {counted(len(keys), 'object')}"
             await self._tidying.condemn(keys)
         return bool(keys)
 
@@ -223,7 +224,7 @@ class TidierKeeper(Job):
         keys = self._tidying.removable()
         if not keys:
             return False
-        self.doing = f"removing {len(keys)} objects"
+        self.doing = f"removing {counted(len(keys), 'object')}"
         await self._cleaner.delete_objects(keys)
         await self._tidying.removed(keys)
         self.counters.objects_removed += len(keys)
@@ -257,4 +258,4 @@ def _words(job: RewriteJob) -> str:
         return f"compacting {first.name}{beside}: {size_mb:,.0f} MiB"
     if job.entries:
         return f"merging entries {job.entries[0].seq} to {job.entries[-1].seq}"
-    return f"merging {len(job.inputs)} objects"
+    return f"merging {counted(len(job.inputs), 'object')}"

@@ -35,6 +35,7 @@ from seb_appliance.ops.host.service_manager import READY, STOPPING, ServiceManag
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.listening import check_ports, listening
+from seb_appliance.quantities import counted
 from seb_appliance.setting_sources import service_manager_of
 from seb_appliance.settings import Settings
 from seb_appliance.storage.journal.replay import Progress, ReplayError
@@ -436,7 +437,7 @@ def _recovery(appliance: Appliance) -> str:
         report.began_from, f"snapshot {report.began_seq}"
     )
     return (
-        f"{began} + {report.entries_replayed:,} entries → {totals.records:,} records, "
-        f"{totals.topics:,} topics, {len(broker.access.all()):,} API keys, "
-        f"ready in {report.seconds:.1f} s"
+        f"{began} + {counted(report.entries_replayed, 'entry')} → "
+        f"{counted(totals.records, 'record')}, {counted(totals.topics, 'topic')}, "
+        f"{counted(len(broker.access.all()), 'API key')}, ready in {report.seconds:.1f} s"
     )

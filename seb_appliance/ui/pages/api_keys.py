@@ -16,6 +16,7 @@ from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.values import ApiKeyView
 from seb_appliance.errors import BadParameterError, BadRequestError
 from seb_appliance.formats.api_key_members import GRANT_OPERATIONS, QUOTAS, Grant, Quotas
+from seb_appliance.quantities import counted
 from seb_appliance.ui.forms import Form, parsed, time_field, time_us
 from seb_appliance.ui.lists import FIELDS as LIST_FIELDS
 from seb_appliance.ui.lists import Column, as_they_are, having, in_lines, linked, listed, quiet
@@ -320,4 +321,4 @@ class _Matched:
             return "no existing topic"
         left_out = self.topics - len(self.first)
         more = f" and {count(left_out)} more" if left_out else ""
-        return f"{count(self.topics)} of {count(of)} topics: {', '.join(self.first)}{more}"
+        return f"{count(self.topics)} of {counted(of, 'topic')}: {', '.join(self.first)}{more}"

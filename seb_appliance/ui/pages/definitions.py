@@ -5,10 +5,10 @@ from __future__ import annotations
 from litestar.types import ASGIApp
 
 from seb_appliance.errors import BadRequestError, NotFoundError
+from seb_appliance.quantities import counted
 from seb_appliance.ui.answers import file
 from seb_appliance.ui.options import Definitions, PlanShown
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
-from seb_appliance.ui.units import count
 
 routes = Routes()
 _PATH = "/ui/definitions"
@@ -53,8 +53,7 @@ async def apply(visit: Visit) -> ASGIApp:
         return visit.page("definitions_applied", status=201, applied=applied)
     if applied.failure:
         raise BadRequestError(applied.failure)
-    plural = "" if applied.done == 1 else "s"
-    return visit.see_other(_PATH, f"{count(applied.done)} change{plural} made.")
+    return visit.see_other(_PATH, f"{counted(applied.done, 'change')} made.")
 
 
 def _definitions(visit: Visit) -> Definitions:

@@ -16,6 +16,7 @@ from seb_appliance.broker.groups.consumer_groups import Sees, everybody
 from seb_appliance.broker.groups.groups import GroupTopicView, GroupView, Lag, ResetRow
 from seb_appliance.broker.values import From
 from seb_appliance.errors import BadRequestError, GroupNotFoundError, RefusedError
+from seb_appliance.quantities import counted
 from seb_appliance.tasks import in_slices
 from seb_appliance.ui import answers, charts
 from seb_appliance.ui.forms import Form, time_field, time_us, whole
@@ -233,7 +234,7 @@ async def reset(visit: Visit, group: str) -> ASGIApp:
             "consumers first."
         )
     done = await visit.broker.groups.reset(group, rows, visit.actor)
-    notice = f"{group} was reset on {count(len(done))} topic{'' if len(done) == 1 else 's'}."
+    notice = f"{group} was reset on {counted(len(done), 'topic')}."
     return visit.see_other(f"/ui/groups/{group}", notice)
 
 

@@ -9,6 +9,7 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.broker.status import StandbyStatus, Telemetry
 from seb_appliance.errors import NotFoundError
+from seb_appliance.quantities import counted
 from seb_appliance.ui import answers, charts
 from seb_appliance.ui.history import Sample, TopicRate
 from seb_appliance.ui.options import Figure
@@ -96,13 +97,13 @@ def _storage(telemetry: Telemetry) -> list[Figure]:
     status, totals = telemetry.status, telemetry.totals
     journal, snapshots = status.journal, status.snapshots
     snapshot = (
-        f"{count(snapshots.entries_since)} entries since"
+        f"{counted(snapshots.entries_since, 'entry')} since"
         if snapshots.seq is not None
         else "a start replays the whole journal"
     )
     return [
-        Figure("Stored", size(totals.size_bytes), f"{count(totals.records)} records"),
-        Figure("Topics", count(totals.topics), f"{count(status.counts.groups)} groups"),
+        Figure("Stored", size(totals.size_bytes), counted(totals.records, "record")),
+        Figure("Topics", count(totals.topics), counted(status.counts.groups, "group")),
         Figure("Journal", f"seq {count(journal.seq)}", f"epoch {count(journal.epoch)}"),
         Figure(
             "Last snapshot",
@@ -130,7 +131,7 @@ def _standby(standby: StandbyStatus) -> Figure:
     if standby.waits_for:
         state = f"waits for {standby.waits_for}"
     elif standby.lag_entries:
-        state = f"{standby.lag_entries:,} entries, {standby.lag_s:.1f} s behind"
+        state = f"{counted(standby.lag_entries, 'entry')}, {standby.lag_s:.1f} s behind"
     elif standby.seen_end_age_s is None:
         state = "reads"
     else:

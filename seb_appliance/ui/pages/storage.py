@@ -9,6 +9,7 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.broker.counters import RequestCount
 from seb_appliance.broker.status import Telemetry
+from seb_appliance.quantities import counted
 from seb_appliance.ui import charts
 from seb_appliance.ui.options import CheckKind, Figure
 from seb_appliance.ui.page_context import Routes, Visit
@@ -101,7 +102,7 @@ def _bucket(now: Telemetry) -> list[Figure]:
         Figure(
             "Newest snapshot",
             "none yet" if snapshots.seq is None else f"seq {count(snapshots.seq)}",
-            f"{count(snapshots.entries_since)} entries since; a start replays them",
+            f"{counted(snapshots.entries_since, 'entry')} since; a start replays them",
         ),
     ]
 

@@ -20,6 +20,7 @@ from seb_appliance.formats.lake.readers import (
     newest_by_key,
     table_name,
 )
+from seb_appliance.quantities import counted
 from seb_appliance.ui.answers import csv_file
 from seb_appliance.ui.lists import FIELDS as LIST_FIELDS
 from seb_appliance.ui.lists import Column, as_they_are, having, linked, listed
@@ -168,7 +169,7 @@ def _figures(visit: Visit, table: LakeTable) -> list[Figure]:
         Figure(
             "Rows",
             count(newest.records if newest else 0),
-            f"{count(len(head.snapshots))} snapshots",
+            counted(len(head.snapshots), "snapshot"),
         ),
         Figure("Waiting", count(waits), age),
         Figure("Bad rows", count(newest.bad if newest else 0), "have _error and _raw"),

@@ -17,7 +17,7 @@
     while (body.rows.length > most) body.deleteRow(-1);
   };
   const say = () => {
-    said.textContent = !paused ? "Following." : `Paused; ${waiting.length} rows wait.`;
+    said.textContent = !paused ? "Following." : `Paused; waiting rows: ${waiting.length}.`;
   };
 
   said.textContent = "Connecting…";

@@ -53,7 +53,14 @@ def test_sizes_have_units(count: int, shown: str) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "shown"),
-    [(0, "0.0 s"), (119, "119.0 s"), (120, "2 min"), (7_200, "2 h"), (172_800, "2 d")],
+    [
+        (0, "0.0 s"),
+        (-0.04, "0.0 s"),
+        (119, "119.0 s"),
+        (120, "2 min"),
+        (7_200, "2 h"),
+        (172_800, "2 d"),
+    ],
 )
 def test_durations_have_units(seconds: float, shown: str) -> None:
     assert span(seconds) == shown

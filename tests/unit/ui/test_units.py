@@ -21,6 +21,7 @@ NOW_US = 1_763_719_200_000_123
         (units.rate(12.0), "12/s"),
         (units.size_rate(2048), "2.0 KiB/s"),
         (units.span(0.0054), "5.4 ms"),
+        (units.span(-0.00004), "0.0 ms"),
         (units.span(0.038), "38 ms"),
         (units.span(1.24), "1.2 s"),
         (units.span(90), "90 s"),

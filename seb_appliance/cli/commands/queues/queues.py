@@ -21,6 +21,7 @@ from seb_appliance.cli.options import (
 )
 from seb_appliance.cli.output import moment, outline, span, table
 from seb_appliance.formats.queues.queues import SETTINGS, flat, nested
+from seb_appliance.quantities import counted
 
 _UNSET: Final = "none"
 _OPTIONS: Final = {name: one for name, one in SETTINGS.items() if name != "topics"}  # that is ours
@@ -206,6 +207,6 @@ def delete(client: HttpClient, queue: str, yes: bool) -> Result:
     if not yes:
         found = client.ask("GET", "queues", queue)
         waiting = sum(topic["waiting"] for topic in found["topics"])
-        ask_for_the_name(f"the queue, with {waiting:,} records that are not done", queue)
+        ask_for_the_name(f"the queue, with {counted(waiting, 'record')} that are not done", queue)
     client.request("DELETE", "queues", queue)
     return Result({"deleted": queue}, f"{queue} deleted")

@@ -10,6 +10,7 @@ from litestar.types import ASGIApp
 from seb_appliance import limits
 from seb_appliance.broker.values import NewRecords, check_key, pack_headers
 from seb_appliance.errors import BadRequestError, NotFoundError
+from seb_appliance.quantities import counted
 from seb_appliance.ui.forms import Form
 from seb_appliance.ui.page_context import FormProblem, Routes, Visit
 from seb_appliance.ui.pages.topics.records import number_of
@@ -105,7 +106,7 @@ async def send(visit: Visit, topic: str) -> ASGIApp:
     source = {"from_topic": topic, "from_offsets": offsets}
     stored = await visit.broker.appends.admin_produce(to, records, visit.actor, source)
     path = f"/ui/topics/{to}/records?start=earliest&at={stored.offset}"
-    what = "1 record" if stored.count == 1 else f"{count(stored.count)} records"
+    what = counted(stored.count, "record")
     words = f"{what} of {topic} copied to {to}, from offset {count(stored.offset)} on."
     return visit.see_other(path, words)
 

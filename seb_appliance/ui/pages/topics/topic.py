@@ -17,6 +17,7 @@ from seb_appliance.broker.topics.topics import Readers
 from seb_appliance.broker.values import TopicView
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.topic_settings import SETTINGS, TopicSettings
+from seb_appliance.quantities import counted
 from seb_appliance.ui.forms import Form, parsed
 from seb_appliance.ui.history import TopicRate
 from seb_appliance.ui.options import Figure, TopicCost
@@ -153,7 +154,7 @@ async def delete(visit: Visit, topic: str) -> ASGIApp:
 def _figures(view: TopicView, last_us: int | None, readers: Readers, now_us: int) -> list[Figure]:
     records = view.log_end_offset - view.log_start_offset
     offsets = f"offsets {count(view.log_start_offset)} to {count(view.log_end_offset - 1)}"
-    lag = f"largest lag {count(readers.largest_lag)} records" if readers.groups else ""
+    lag = f"largest lag {counted(readers.largest_lag, 'record')}" if readers.groups else ""
     return [
         Figure("Records", count(records), offsets if records else "none stored"),
         Figure("Stored", size(view.bytes), f"retention: {retention(view.effective)}"),
