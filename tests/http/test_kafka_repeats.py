@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import pytest_asyncio
 
+from seb_appliance.protocols.kafka import limits as kafka_limits
 from tests.support.kafka_client import connected, of, serving, to, values
 from tests.unit.protocols.kafka.record_sets import Sent, made
 
@@ -179,3 +180,19 @@ async def test_a_client_that_goes_while_many_partitions_wait_leaves_nothing(runn
             await until(partial(_wait_for_so_many, broker, wanted))
             client.writer.transport.abort()
         await until(lambda: broker.waiting_readers == broker.reading.used == 0)
+
+
+async def test_an_idle_connection_keeps_nothing_of_its_requests(running, topic, monkeypatch):
+    async with connected(running) as client:
+        served = list(running[1]._all)[-1]
+        for index in range(3):
+            await client.produce(topic, made(Sent(b"x")), index=index)
+        await client.fetch(topic, max_wait_ms=5)
+        served._check()
+        assert len(served._reader._repeats._beginnings) == 3
+        monkeypatch.setattr(kafka_limits, "REPEATS_KEPT_S", 0)
+        served._check()
+        assert not served._reader._repeats._beginnings
+        assert not served._reader._repeats._fetch
+        await client.produce(topic, made(Sent(b"y")))
+        assert values(await client.fetch(topic, max_wait_ms=5)) == [b"x", b"y"]

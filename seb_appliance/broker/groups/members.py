@@ -46,9 +46,9 @@ class MembersSource(Protocol):
 
     def count_of(self, group: str) -> int: ...
 
-    def owners(self, group: str) -> Iterable[tuple[str, list[str]]]:
+    def owners(self, group: str) -> Iterable[tuple[str, Iterable[str]]]:
         """Of those who are in the group, or about to be: the API key, and the topics to which the
-        member subscribes, as far as it says so. May be consumed once."""
+        member subscribes, as far as it says so. All may be consumed once."""
 
     def membership(self, group: str) -> Membership | None:
         """None: the group has no members."""
@@ -73,7 +73,7 @@ class Members:
     def count_of(self, group: str) -> int:
         return sum(source.count_of(group) for source in self._sources)
 
-    def owners(self, group: str) -> Iterator[tuple[str, list[str]]]:
+    def owners(self, group: str) -> Iterator[tuple[str, Iterable[str]]]:
         return chain.from_iterable(source.owners(group) for source in self._sources)
 
     def of(self, group: str) -> Membership | None:

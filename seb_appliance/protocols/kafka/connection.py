@@ -381,5 +381,11 @@ class Connection(PacketConnection[Frame]):
         if self._finishing and not self._requests and not self._closing:
             self.close()
 
+    def _check(self) -> None:
+        silent_s = self.broker.clock.monotonic_s() - self._heard_s
+        if silent_s >= kafka_limits.REPEATS_KEPT_S and not self._requests:
+            self._reader.forget()
+        super()._check()
+
     def _is_idle(self, silent_s: float) -> bool:
         return silent_s >= kafka_limits.IDLE_S_MAX and not self._requests

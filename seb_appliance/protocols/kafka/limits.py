@@ -16,6 +16,7 @@ FETCH_WAIT_MS_MAX: Final = 60_000  # a longer wait is lowered
 TRANSACTIONS_MAX: Final = 10_000  # transactional ids
 IN_FLIGHT_MAX: Final = 32  # requests of a connection that are not answered
 IDLE_S_MAX: Final = 3_600
+REPEATS_KEPT_S: Final = 60  # of an idle connection; looked at once a minute
 WAITING_BYTES_MAX: Final = 128 * MIB  # in memory, of requests that wait
 FETCH_BYTES_MAX: Final = 8 * MIB  # of the records in an answer
 FETCH_PARTITIONS_MAX: Final = 2_000

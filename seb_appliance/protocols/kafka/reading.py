@@ -39,6 +39,10 @@ class RequestReader:
             request.body = yield from steps_of_request(key, version, frame, at)
         self._repeats.keep(key, version, frame, at, request.body)
 
+    def forget(self) -> None:
+        """What was read, which takes up to 100 KB."""
+        self._repeats = Repeats()
+
     def knows(self, request: Request, frame: Frame) -> bool:
         """Sets the body of a request that is repeated, as `read` would. Raises BadMessageError."""
         body = self._repeats.find(request.api.key, frame)

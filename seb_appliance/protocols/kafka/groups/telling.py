@@ -37,11 +37,9 @@ class KnownMembers:
     def count_of(self, group: str) -> int:
         return self._coordinator.members_of(group)
 
-    def owners(self, group: str) -> Iterator[tuple[str, list[str]]]:
+    def owners(self, group: str) -> Iterator[tuple[str, Iterator[str]]]:
         for owner, metadata in self._coordinator.owners(group):
-            found = _read(_SUBSCRIPTION, metadata)
-            topics = [] if found is None else found["topics"]
-            yield owner, [name for name in topics if len(name) <= limits.NAME_LENGTH_MAX]
+            yield owner, _subscribed(metadata)
 
     def membership(self, group: str) -> Membership | None:
         found = self._coordinator.describe(group)
@@ -50,6 +48,14 @@ class KnownMembers:
         consumes = found.protocol_type == _CONSUMERS
         members = (_member(one, consumes=consumes) for one in found.members)
         return Membership("Kafka", found.state, found.generation, found.protocol_name, members)
+
+
+def _subscribed(metadata: bytes) -> Iterator[str]:
+    """Read when it is asked for: most ask who the members are, and no more."""
+    found = _read(_SUBSCRIPTION, metadata)
+    for name in () if found is None else found["topics"]:
+        if len(name) <= limits.NAME_LENGTH_MAX:
+            yield name
 
 
 def _member(one: DescribedMember, *, consumes: bool) -> GroupMember:
