@@ -81,14 +81,14 @@ class RequestStamp:
 class ProducerStamp(msgspec.Struct, frozen=True, gc=False):
     """`counts_records`: `seq` is that of the first record, from 0 up to and with 2^31 - 1, then
     from 0 again; such a stamp has no checksum. A producer id has one way of counting for as long
-    as it is remembered. `old_id`: as older releases stored `producer_id`, without an owner."""
+    as it is remembered. `name`: as its client knows it; older releases stored that as its id."""
 
     producer_id: str
     epoch: int
     seq: int
     checksum: int | None = None
     counts_records: bool = False
-    old_id: str = ""
+    name: str = ""
 
     @classmethod
     def of(
@@ -105,11 +105,6 @@ class ProducerStamp(msgspec.Struct, frozen=True, gc=False):
         its seqs, its records would be taken for repeats, and be acknowledged and lost."""
         producer_id = f"{name} {owner}"  # names have no space, or begin with a word and a number
         return cls(producer_id, epoch, seq, checksum, counts_records, name)
-
-    @property
-    def name(self) -> str:
-        """As its client knows it."""
-        return self.old_id or self.producer_id
 
     @property
     def numbered(self) -> int | QualifiedSeq:
@@ -205,7 +200,7 @@ class Deduplication:
         ahead = self._producers_ahead.get(key)
         if ahead is not None:
             return ahead, self._producers_ahead.window_of(key)
-        return self._producers.find(topic_id, stamp.producer_id, stamp.old_id), None
+        return self._producers.find(topic_id, stamp.producer_id, stamp.name), None
 
     def _check_current(self, known: Producer, stamp: ProducerStamp, after: Window | None) -> None:
         """Raises Refusal for a stale epoch, or another way of counting."""

@@ -206,9 +206,9 @@ class Producers:
     def get(self, topic_id: int, producer_id: str) -> Producer | None:
         return self._by_id.get((topic_id, producer_id))
 
-    def find(self, topic_id: int, producer_id: str, old_id: str) -> Producer | None:
-        """Older releases have stored it by its `old_id`."""
-        return self.get(topic_id, producer_id) or self.get(topic_id, old_id)
+    def find(self, topic_id: int, producer_id: str, name: str) -> Producer | None:
+        """Older releases have stored it by its name."""
+        return self.get(topic_id, producer_id) or self.get(topic_id, name)
 
     def of_topic(self, topic_id: int) -> Iterator[Producer]:
         """The longest idle first. Some may be forgotten while they are gone through."""

@@ -397,7 +397,7 @@ class StreamAdmission:
             return done
         closed_by = stream.closed_by
         stamp = asked.producer
-        if closed_by is not None and closed_by.producer_id in {stamp.producer_id, stamp.old_id}:
+        if closed_by is not None and closed_by.producer_id in {stamp.producer_id, stamp.name}:
             if (stamp.epoch, stamp.seq) == (closed_by.epoch, closed_by.seq):
                 return done
             if asked.producer.epoch < closed_by.epoch:

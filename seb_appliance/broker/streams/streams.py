@@ -245,7 +245,7 @@ class Streams:
         return max(known.next_seq - 1, asked.producer.seq)
 
     def _producer(self, topic: Topic, stamp: ProducerStamp) -> Producer | None:
-        return self._catalog.producers.find(topic.topic_id, stamp.producer_id, stamp.old_id)
+        return self._catalog.producers.find(topic.topic_id, stamp.producer_id, stamp.name)
 
     async def _sweep(self) -> None:
         """Delete expired streams; they are invisible before. Sleeps while no stream can expire."""
