@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 import subprocess
 import tomllib
@@ -12,7 +14,7 @@ import pytest
 import yaml
 
 from seb_appliance.settings import SETTINGS
-from tests.ansible.playing import PLAYBOOKS, ROLE, ROOT, play, read_defaults, render
+from tests.ansible.playing import PLAYBOOKS, ROLE, ROOT, Played, play, read_defaults, render
 
 VARIABLES = {
     "seb_appliance_wheel": "no-such.whl",
@@ -122,6 +124,81 @@ def test_an_uninstall_leaves_a_data_directory_in_which_a_bucket_lies(tmp_path: P
     assert f"changed: [machine] => (item={config.parent})" in played.text
     assert f"changed: [machine] => (item={data})" not in played.text
     assert f"Not removed, with all beside it: {data}/bucket/_seb" in played.text
+
+
+def tasks(
+    name: str, programs: dict[str, str], folder: Path, *arguments: str, **variables: str
+) -> Played:
+    """Play some tasks of the role on this machine, with shell scripts in place of its programs."""
+    home = folder / "home"
+    for program, script in programs.items():
+        path = folder / "programs" / program
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+    playbook = folder / "playbook.yml"
+    role = {"name": str(ROLE), "tasks_from": name}
+    path = f"{folder / 'programs'}:{os.environ['PATH']}"
+    plan = {
+        "hosts": "seb",
+        "gather_facts": False,
+        "environment": {"PATH": path},
+        "tasks": [{"import_role": role}],
+    }
+    playbook.write_text(yaml.safe_dump([plan]))
+    where = {
+        "seb_appliance_home": str(home),
+        "seb_appliance_config": str(home / "seb.toml"),
+        "seb_appliance_unit": str(home / "seb.service"),
+    }
+    return play(str(playbook), {**VARIABLES, **where, **variables}, folder, *arguments)
+
+
+@pytest.mark.slow
+def test_what_runs_since_before_a_change_is_restarted_by_the_next_run(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("current", "seb.toml", "seb.service"):
+        (home / name).touch()
+    before, after = "Sun 2001-11-25 10:00:00.000001 UTC", "Sun 2096-11-25 10:00:00.000001 UTC"
+    for started, restarts in ((before, True), (after, False), ("", False)):
+        played = tasks("started", {"systemctl": f"echo '{started}'"}, tmp_path, "--check")
+        assert played.exit_code == 0, played.text
+        assert ("RUNNING HANDLER [" in played.text) is restarts
+        assert played.changed == restarts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("code", [0, 69, 78])
+def test_a_rollback_to_a_release_that_does_not_know_a_setting_changes_nothing(
+    code: int, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    for release in ("1", "2"):
+        program = home / "releases" / release / "venv" / "bin" / "seb"
+        program.parent.mkdir(parents=True)
+        program.touch()
+    (home / "current").symlink_to(home / "releases" / "2")
+    (home / "previous").symlink_to(home / "releases" / "1")
+    programs = {"systemd-run": f"echo 'seb: there is no setting x' >&2; exit {code}"}
+    played = tasks("rollback", programs, tmp_path)
+    asked = "does not take the settings of now, so nothing was changed (seb: there is no setting x)"
+    told = " ".join(played.text.split())
+    assert (asked in told) is (code == 78)
+    assert (home / "current").readlink().name == ("2" if code == 78 else "1")
+
+
+@pytest.mark.slow
+def test_a_bucket_of_an_earlier_installation_is_given_to_the_user_of_this_one(
+    tmp_path: Path,
+) -> None:
+    bucket = tmp_path / "bucket"
+    (bucket / "_seb").mkdir(parents=True)
+    for user, is_given in (("daemon", True), (getpass.getuser(), False)):
+        given = {"seb_appliance_bucket": f"file:{bucket}", "seb_appliance_user": user}
+        played = tasks("bucket", {}, tmp_path, "--check", **given)
+        told = played.text.partition("It belongs to the user of this one")[2]
+        assert told.partition("\n")[2].startswith("changed:") is is_given, played.text
 
 
 @pytest.mark.slow
