@@ -7,6 +7,7 @@ taker at a time looks for records; the others wait, and cost nothing until somet
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -35,9 +36,10 @@ from seb_appliance.errors import (
     TopicReplacedError,
 )
 from seb_appliance.formats.queues.queues import FailedDelivery
-from seb_appliance.tasks import run_in_slices
+from seb_appliance.tasks import in_slices, run_in_slices
 
 _AT_ONCE: Final = 500  # leases that end, or retries that come due, without a break
+_TOPICS_NOWAIT: Final = 100  # that are looked at without a break
 _READS_PER_TAKE: Final = 32  # so that a taker whose records are all parked answers some day
 
 # The topic was trimmed, deleted or replaced meanwhile.
@@ -84,7 +86,8 @@ class LiveQueue:
         self.failure = ""  # why dead letters could not be stored lately
         self.rests_until_s = 0.0
         self.buried: dict[Place, asyncio.Future[bool]] = {}  # rejections that are waited for
-        self._fresh = dict.fromkeys(self.topics)  # that may have new records, by id
+        # Topics that may have new records, by id.
+        self._fresh: OrderedDict[int, None] = OrderedDict.fromkeys(self.topics)
         # Topic ids and record keys of what is settled in windows that are not stored yet.
         self._unstored: dict[Window, list[tuple[int, bytes]]] = {}
         # To be stored with whatever comes next: losses and failures that nobody waits for.
@@ -130,12 +133,6 @@ class LiveQueue:
             return
         self._fresh[topic.topic_id] = None
         self.wake()
-
-    def meets(self, topic: Topic) -> bool:
-        """Whether it reads a new topic."""
-        if not topic.deleted and self.patterns.cover(topic.name):
-            self.topics[topic.topic_id] = topic
-        return topic.topic_id in self.topics
 
     # --- taking ---
 
@@ -215,7 +212,9 @@ class LiveQueue:
         await self.delayed.collect(self.deliveries, max(0, room - len(self.deliveries.due)))
         if self.deliveries.due:
             return await self._read_again(self.deliveries.due, room, left_bytes)
-        while (fresh := self._next_new()) is not None:
+        async for fresh in in_slices(self._new_ones()):
+            if fresh is None:
+                continue
             topic, new = fresh
             if self.delayed.concern(topic):
                 passed = await self.delayed.before(topic, new, self.deliveries)
@@ -231,8 +230,9 @@ class LiveQueue:
             return self._meet(topic, result, new[1], self.now)
         return None
 
-    def _next_new(self) -> tuple[Topic, tuple[int, int]] | None:
-        """Where the next new records are (exclusive end). The topics take turns."""
+    def _new_ones(self) -> Iterator[tuple[Topic, tuple[int, int]] | None]:
+        """Where new records are (exclusive end); None for a topic that has none. The topics take
+        turns."""
         while self._fresh and not self.closed:
             topic_id = next(iter(self._fresh))
             topic = self.topics[topic_id]
@@ -242,10 +242,10 @@ class LiveQueue:
                 new = self.deliveries.new(topic_id, topic.log_end_offset)
             if new is None:
                 del self._fresh[topic_id]
-                continue
-            self._fresh[topic_id] = self._fresh.pop(topic_id)
-            return topic, new
-        return None
+                yield None
+            else:
+                self._fresh.move_to_end(topic_id)
+                yield topic, new
 
     def _meet(
         self, topic: Topic, result: ReadResult, end: int, now: tuple[float, int]
@@ -276,7 +276,8 @@ class LiveQueue:
         if room <= 0 or self.deliveries.ready or self.deliveries.aside >= limits.QUEUE_ASIDE_MAX:
             return []
         self._tools.shares.check(self.owner, room)
-        if (fresh := self._next_new()) is None or self.delayed.concern(fresh[0]):
+        some = islice(self._new_ones(), _TOPICS_NOWAIT)
+        if (fresh := next(filter(None, some), None)) is None or self.delayed.concern(fresh[0]):
             return []
         topic, new = fresh
         try:
