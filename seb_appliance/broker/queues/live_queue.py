@@ -18,9 +18,9 @@ from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.queues.admission import QueueAdmission
 from seb_appliance.broker.queues.by_place import ByPlace, Place
-from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Outcome
+from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Outcome
 from seb_appliance.broker.queues.progress import Progress, Queue
-from seb_appliance.broker.queues.takers import Takers
+from seb_appliance.broker.queues.takers import Lent, Taken, Takers
 from seb_appliance.broker.read.reads import Reads, bytes_of
 from seb_appliance.broker.record_keys.queries import key_of, pick, runs
 from seb_appliance.broker.shares import Shares
@@ -44,16 +44,6 @@ _READS_PER_TAKE: Final = 32  # so that a taker whose records are all parked answ
 
 # The topic was trimmed, deleted or replaced meanwhile.
 _GONE: Final = (OffsetExpiredError, OffsetOutOfRangeError, TopicNotFoundError, TopicReplacedError)
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Records of one topic that go out, neighbours of one batch; `deliveries` in the same
-    order."""
-
-    topic: Topic
-    piece: BatchSlice
-    deliveries: list[Out]
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,17 +322,17 @@ class LiveQueue:
         self, topic: Topic, piece: BatchSlice, lease_s: float, now: tuple[float, int]
     ) -> Taken:
         now_s, now_us = now
-        offsets = piece.batch.offsets()[piece.begin : piece.end]
+        offsets = list(piece.batch.offsets()[piece.begin : piece.end])
         lease = self._tools.next_lease()
         places = [Place(topic.topic_id, offset) for offset in offsets]
         out = [self.deliveries.hand_out(p, lease, now_s + lease_s, now_us) for p in places]
-        return Taken(topic, piece, out)
+        return Taken(topic, offsets, out, piece)
 
-    def undo(self, taken: Iterable[Taken]) -> None:
+    def undo(self, taken: Iterable[Lent]) -> None:
         """The taker has left: its records go to others."""
         for one in taken:
             lease = one.deliveries[0].lease
-            for offset in one.piece.batch.offsets()[one.piece.begin : one.piece.end]:
+            for offset in one.offsets:
                 place = Place(one.topic.topic_id, offset)
                 if self.deliveries.standing(place, lease) == "live":
                     self.deliveries.undo(place)

@@ -33,9 +33,10 @@ from seb_appliance.broker.queues.admission import (
 )
 from seb_appliance.broker.queues.burial import Burial
 from seb_appliance.broker.queues.by_place import Place
-from seb_appliance.broker.queues.live_queue import LiveQueue, Taken, Tools
+from seb_appliance.broker.queues.live_queue import LiveQueue, Tools
 from seb_appliance.broker.queues.progress import Queue
 from seb_appliance.broker.queues.redriving import Redriving
+from seb_appliance.broker.queues.takers import Lent, Taken
 from seb_appliance.broker.queues.tokens import DeliveryTokens
 from seb_appliance.broker.queues.views import (
     HeldRecord,
@@ -317,7 +318,7 @@ class WorkQueues:
         live = self._live.get(name)
         return None if live is None else live.topics.values()
 
-    def undo(self, name: str, taken: list[Taken]) -> None:
+    def undo(self, name: str, taken: Sequence[Lent]) -> None:
         """They could not be sent to their taker."""
         if (live := self._live.get(name)) is not None:
             live.undo(taken)
@@ -327,8 +328,7 @@ class WorkQueues:
         return self._tokens.token(name.encode(), place, lease)
 
     async def ack(self, name: str, tokens: Sequence[str], owner: str) -> list[Result]:
-        """One result for each; what is acknowledged is stored. Raises QueueNotFoundError, and what
-        an append raises."""
+        """One result for each; what is acknowledged is stored. Raises what an append raises, too."""
         return await self._end(name, tokens, owner, _ack)
 
     def ack_nowait(
