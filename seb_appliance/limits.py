@@ -69,6 +69,7 @@ LEASE_TTL_MS_MAX: Final = 3_600_000
 # Work queues
 QUEUES_MAX: Final = 1_000
 QUEUE_TOPICS_MAX: Final = 1_000  # that a queue reads when it is set
+QUEUE_TOPICS_READ_MAX: Final = 500_000  # by all queues at work; about 0.5 KB each
 DELIVERIES_MAX: Final = 1_000_000  # of all queues: records that are met and not settled
 QUEUE_ASIDE_MAX: Final = 100_000  # of one queue: waiting for a retry, or for their record key
 DELIVERIES_PER_REQUEST_MAX: Final = 1_000
@@ -84,7 +85,7 @@ QUEUE_IN_FLIGHT_MAX: Final = 100_000  # of one queue
 # Delayed records
 DELAY_US_MAX: Final = 366 * 24 * 3600 * 1_000_000
 DELAYED_RECORDS_MAX: Final = 20_000_000  # of all topics, with those that have just come due
-DELAYS_PAGE: Final = 1_000  # ranges that a queue reads ahead on each topic, by time and by offset
+DELAYS_PAGE: Final = 200  # ranges that a queue reads ahead, by time and by offset
 DELAYS_LOOK_S: Final = 30.0  # how often a queue compares what is due with the clock, at least
 DELAYS_TIDY_S: Final = 60.0  # how often passed delays are removed
 

@@ -239,7 +239,10 @@ class Broker:
         )
         self.tidying.held_from = self.table_commits.hold
         self._delays = DelayUpkeep(
-            self._catalog, self._state, self._writes, self.queues.needs_delays_from_us
+            self._catalog,
+            self._state,
+            self._writes,
+            lambda: (live.delayed for live in self.queues.live()),
         )
         self.sql = TableQueries(self.tables, self.table_commits, self.shares, self._clock)
 

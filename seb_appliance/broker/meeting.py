@@ -1,19 +1,21 @@
-"""New topics, and those who may want them: each compares their names with patterns of its own.
+"""Topics and those who read them, with patterns of their own.
 
-A thousand of them with a hundred patterns each take a tenth of a second for one topic, and one
-request can make a hundred topics. So they do it in turns, and the owners take turns.
+A thousand readers with a hundred patterns each take a tenth of a second to compare them with one
+new topic, and one request can make a hundred topics. So they do it in turns, and the owners take
+turns. They are told in slices of what changes: one window can change thousands of topics.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Generic, Protocol, TypeVar
 
-from seb_appliance.broker.callbacks import Turns
+from seb_appliance.broker.callbacks import Turns, tell
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.tasks import run_in_slices
 
 
 class Owned(Protocol):
@@ -55,3 +57,43 @@ class Meetings(Generic[T]):
         else:
             del self._unmet[one]
         self._meet(one, topic)
+
+
+class Readers(Generic[T]):
+    """Who reads which topic."""
+
+    def __init__(self, told: Callable[[T, Topic], None]) -> None:
+        """`told`: a topic has changed, or is deleted. It may be called for one who has left."""
+        self._told = told
+        self._by_topic: dict[int, set[T]] = {}
+        self._changed: OrderedDict[int, Topic] = OrderedDict()  # is to be told
+        self._is_telling = False
+
+    def add(self, one: T, topic_id: int) -> None:
+        self._by_topic.setdefault(topic_id, set()).add(one)
+
+    def remove(self, one: T, topic_ids: Iterable[int]) -> None:
+        for topic_id in topic_ids:
+            readers = self._by_topic.get(topic_id)
+            if readers is not None:
+                readers.discard(one)
+                if not readers:
+                    del self._by_topic[topic_id]
+
+    def changed(self, topic: Topic) -> None:
+        """Those who read it are told soon."""
+        if topic.topic_id in self._by_topic:
+            self._changed[topic.topic_id] = topic
+            if not self._is_telling:
+                self._is_telling = True
+                run_in_slices(self._telling())
+
+    def _telling(self) -> Iterator[None]:
+        while self._changed:
+            topic_id, topic = self._changed.popitem(last=False)
+            for one in tuple(self._by_topic.get(topic_id, ())):
+                tell(self._told, one, topic)
+                yield
+            if topic.deleted:
+                self._by_topic.pop(topic_id, None)
+        self._is_telling = False

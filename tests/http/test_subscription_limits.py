@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import time
 
 import pytest
 import pytest_asyncio
 
+from seb_appliance.broker.queues.takers import Taken
 from seb_appliance.protocols.subscriptions.running import Subscriptions
 from tests.support.appliance import running_appliance
 from tests.support.documented import check_documented
@@ -173,6 +175,18 @@ async def test_no_more_bytes_are_on_their_way_than_there_may_be(seb, receiver, s
     shares["push_bytes"].limit = 2_000
     (got,) = await receiver.arrived(1)
     assert got.headers["seb-attempt"] == "1"
+
+
+async def test_a_request_on_its_way_keeps_its_body_in_memory_and_no_batch(seb, receiver):
+    receiver.usual = None
+    await produce(seb, "beside", b"small", b"x" * 1_000)
+    await subscribe(seb, "beside", receiver.url, concurrency=2)
+    await receiver.arrived(2)
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, Taken)]
+    receiver.usual = OK
+    receiver.release.set()
+    await acked(seb, "beside", 2)
 
 
 async def test_only_the_latest_deliveries_are_kept(seb, receiver):

@@ -7,10 +7,9 @@ A record may be found twice, for the wall clock may be set: the queue knows what
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.broker.delays.delays import Delays
@@ -20,26 +19,28 @@ from seb_appliance.broker.queues.deliveries import Deliveries
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.clock import Clock
 
+_ROWS_MIN: Final = 2
 _Key: TypeAlias = tuple[int, int]  # µs and first offset of a range; the order of time
 
 
 @dataclass(slots=True)
 class _View:
-    """Of one topic. `page`: what has come due and was not taken, with all up to `read`; `at`: where
-    the first one of it goes on. `later_us`: nothing behind `read` that was passed over is due
-    before; None if there is nothing. `ahead`: delays by offset, all below `ahead_until`."""
+    """Of one topic. `page`: what has come due and was not taken, with all up to `read`, the first
+    one last; `at`: where that goes on. `later_us`: nothing behind `read` that was passed over is
+    due before; None if there is nothing. `ahead`: delays by offset, all below `ahead_until`, the
+    first one last."""
 
     topic: Topic
     read: _Key
-    page: deque[DelayRange] = field(default_factory=deque)
+    page: list[DelayRange] = field(default_factory=list)
     at: int = 0
     later_us: int | None = None
-    ahead: deque[DelayRange] = field(default_factory=deque)
+    ahead: list[DelayRange] = field(default_factory=list)
     ahead_until: int = 0
 
     @property
     def next_us(self) -> int | None:
-        return self.page[0].due_us if self.page else self.later_us
+        return self.page[-1].due_us if self.page else self.later_us
 
     def come_later(self, one: DelayRange) -> None:
         """It was passed over, or is not due any more."""
@@ -66,6 +67,11 @@ class QueueDelays:
         """Whether the queue reads a topic with delayed records."""
         return bool(self._views)
 
+    @property
+    def _rows_at_once(self) -> int:
+        """Fewer of each topic where there are many, for all of them stay in memory."""
+        return max(_ROWS_MIN, limits.DELAYS_PAGE // max(1, len(self._views)))
+
     def count(self, topic: Topic) -> int:
         """How many records of the topic are delayed, or were until lately."""
         return self._delays.of(topic)
@@ -74,16 +80,12 @@ class QueueDelays:
         """The topic is deleted."""
         self._views.pop(topic_id, None)
 
-    def needed_from_us(self, topic_id: int) -> int:
-        """What is due then or later, of the topic or of one that was forked from it, is still to
-        be read."""
-        needs = (
-            view.next_us
-            for view in self._views.values()
-            if view.next_us is not None
-            and any(topic_id == span[0] for span in self._delays.spans(view.topic))
-        )
-        return min(needs, default=limits.OFFSET_MAX)
+    def needed(self) -> Iterator[tuple[int, int]]:
+        """Topic ids, and from which time on what is due of the topic is still to be read."""
+        for view in list(self._views.values()):
+            if (needed_us := view.next_us) is not None:
+                for topic_id, _ in self._delays.spans(view.topic):
+                    yield topic_id, needed_us
 
     # --- what comes due ---
 
@@ -117,22 +119,23 @@ class QueueDelays:
                     deliveries.come_due_later(place)
                     room -= 1
                 view.at = 0
-                view.page.popleft()
+                view.page.pop()
 
     async def _first_due(self, view: _View) -> DelayRange | None:
         """The first range of `page`."""
         if not view.page and view.later_us is not None and view.later_us <= self._now_us:
             spans = self._delays.spans(view.topic)
-            rows = await self._state.delays_by_time(spans, view.read, limits.DELAYS_PAGE)
+            most = self._rows_at_once
+            rows = await self._state.delays_by_time(spans, view.read, most)
             due = [row for row in rows if row.due_us <= self._now_us]
-            view.page = deque(due)
+            view.page = due[::-1]
             if due:
                 view.read = due[-1][:2]
-            left = rows[len(due) :] or (due[-1:] if len(due) == limits.DELAYS_PAGE else ())
+            left = rows[len(due) :] or (due[-1:] if len(due) == most else ())
             view.later_us = left[0].due_us if left else None
-        if view.page and view.page[0].due_us > self._now_us:  # the clock was set back
-            view.come_later(view.page[0])
-        return view.page[0] if view.page else None
+        if view.page and view.page[-1].due_us > self._now_us:  # the clock was set back
+            view.come_later(view.page[-1])
+        return view.page[-1] if view.page else None
 
     # --- what is not due ---
 
@@ -157,23 +160,24 @@ class QueueDelays:
         begin, end = new
         if begin >= view.ahead_until:
             spans = self._delays.spans(topic)
-            rows = await self._state.delays_by_offset(spans, begin, limits.DELAYS_PAGE)
-            view.ahead = deque(rows)
-            view.ahead_until = rows[-1].end if len(rows) == limits.DELAYS_PAGE else end
+            most = self._rows_at_once
+            rows = await self._state.delays_by_offset(spans, begin, most)
+            view.ahead = rows[::-1]
+            view.ahead_until = rows[-1].end if len(rows) == most else end
         end, ahead, behind = min(end, view.ahead_until), view.ahead, begin
-        while ahead and ahead[0].first <= behind < end:
-            one = ahead[0]
+        while ahead and ahead[-1].first <= behind < end:
+            one = ahead[-1]
             if one.end > behind:
                 if one.due_us <= self._now_us:
                     break
                 view.come_later(one)
                 behind = min(one.end, end)
             if one.end <= behind:
-                ahead.popleft()
+                ahead.pop()
         if behind > begin:
             deliveries.pass_over(topic.topic_id, behind)
             return None
-        delayed = (one.first for one in ahead if one.due_us > self._now_us)
+        delayed = (one.first for one in reversed(ahead) if one.due_us > self._now_us)
         return begin, min(next(delayed, end), end)
 
 

@@ -14,7 +14,8 @@ from seb_appliance.broker.append.admission import Admission, Refusal
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.queues.progress import Queues
 from seb_appliance.broker.shares import Shares
-from seb_appliance.errors import QueueNotFoundError, SebError
+from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
+from seb_appliance.errors import BadRequestError, QueueNotFoundError, SebError
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.operations import QueueDeleted, QueueProgressed, QueueSet
 from seb_appliance.formats.queues.queues import (
@@ -162,3 +163,21 @@ class QueueAdmission:
             window.add_event(event)
             self._changed_in[name] = window
         return event
+
+
+def reads_alike(before: QueueSettings, after: QueueSettings) -> bool:
+    return before.topics == after.topics and before.ordering == after.ordering
+
+
+def checked(settings: QueueSettings) -> Patterns:
+    """Raises BadNameError, BadParameterError, BadRequestError."""
+    for pattern in settings.topics:
+        check_pattern(pattern)
+    patterns = Patterns(settings.topics)
+    if settings.dead_letter is not None:
+        check_topic_name(settings.dead_letter, "dead letter topic")
+        if patterns.cover(settings.dead_letter):
+            raise BadRequestError("A queue cannot read the topic of its own dead letters.")
+    if settings.retry.min_ms > settings.retry.max_ms:
+        raise BadRequestError("retry: min_ms must not be more than max_ms.")
+    return patterns

@@ -84,7 +84,8 @@ class Burial(Job):
                     self._reads, topic, offsets, limits.FETCH_BYTES_DEFAULT
                 )
             except TopicNotFoundError:
-                return  # the queue forgets the topic
+                await asyncio.sleep(0)  # the queue forgets the topic soon
+                return
             offsets = offsets[:handled]
         places = [Place(topic_id, offset) for offset in offsets]
         buried: list[Place] = []

@@ -92,6 +92,11 @@ class Deliveries:
         """With what is not stored yet."""
         return self._reading(topic_id).progress
 
+    def known_on(self, topic_id: int) -> Progress:
+        """As `progress`; nothing is added for a topic on which nothing has happened."""
+        reading = self._topics.get(topic_id)
+        return Progress() if reading is None else reading.progress
+
     def _reading(self, topic_id: int) -> _Reading:
         found = self._topics.get(topic_id)
         if found is None:
@@ -138,7 +143,9 @@ class Deliveries:
 
     def new(self, topic_id: int, end: int) -> tuple[int, int] | None:
         """The next offsets below `end` (exclusive) that were not met and are not settled."""
-        reading = self._reading(topic_id)
+        reading = self._topics.get(topic_id)
+        if reading is None:  # nothing is kept of a topic without records
+            return (0, end) if end else None
         found = reading.progress.settled.gap(reading.cursor, end)
         reading.cursor = end if found is None else found[0]
         return found
@@ -155,7 +162,7 @@ class Deliveries:
     def meet(self, place: Place, key: bytes | None, now: tuple[float, int]) -> bool:
         """The record is in the log: whether it may be handed out now; it is `ready` then. `now`:
         monotonic seconds, and µs since the epoch."""
-        self._topics[place.topic_id].cursor = place.offset + 1
+        self._reading(place.topic_id).cursor = place.offset + 1
         return self.arrive(place, key, now)
 
     def cursor(self, topic_id: int) -> int:

@@ -7,6 +7,7 @@ taker at a time looks for records; the others wait, and cost nothing until somet
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -17,9 +18,9 @@ from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.queues.admission import QueueAdmission
 from seb_appliance.broker.queues.by_place import ByPlace, Place
-from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Out, Outcome
+from seb_appliance.broker.queues.deliveries import Aside, Deliveries, Outcome
 from seb_appliance.broker.queues.progress import Progress, Queue
-from seb_appliance.broker.queues.takers import Takers
+from seb_appliance.broker.queues.takers import Lent, Taken, Takers
 from seb_appliance.broker.read.reads import Reads, bytes_of
 from seb_appliance.broker.record_keys.queries import key_of, pick, runs
 from seb_appliance.broker.shares import Shares
@@ -35,23 +36,14 @@ from seb_appliance.errors import (
     TopicReplacedError,
 )
 from seb_appliance.formats.queues.queues import FailedDelivery
-from seb_appliance.tasks import run_in_slices
+from seb_appliance.tasks import in_slices, run_in_slices
 
 _AT_ONCE: Final = 500  # leases that end, or retries that come due, without a break
+_TOPICS_NOWAIT: Final = 100  # that are looked at without a break
 _READS_PER_TAKE: Final = 32  # so that a taker whose records are all parked answers some day
 
 # The topic was trimmed, deleted or replaced meanwhile.
 _GONE: Final = (OffsetExpiredError, OffsetOutOfRangeError, TopicNotFoundError, TopicReplacedError)
-
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """Records of one topic that go out, neighbours of one batch; `deliveries` in the same
-    order."""
-
-    topic: Topic
-    piece: BatchSlice
-    deliveries: list[Out]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +76,8 @@ class LiveQueue:
         self.failure = ""  # why dead letters could not be stored lately
         self.rests_until_s = 0.0
         self.buried: dict[Place, asyncio.Future[bool]] = {}  # rejections that are waited for
-        self._fresh = dict.fromkeys(self.topics)  # that may have new records, by id
+        # Topics that may have new records, by id.
+        self._fresh: OrderedDict[int, None] = OrderedDict.fromkeys(self.topics)
         # Topic ids and record keys of what is settled in windows that are not stored yet.
         self._unstored: dict[Window, list[tuple[int, bytes]]] = {}
         # To be stored with whatever comes next: losses and failures that nobody waits for.
@@ -130,12 +123,6 @@ class LiveQueue:
             return
         self._fresh[topic.topic_id] = None
         self.wake()
-
-    def meets(self, topic: Topic) -> bool:
-        """Whether it reads a new topic."""
-        if not topic.deleted and self.patterns.cover(topic.name):
-            self.topics[topic.topic_id] = topic
-        return topic.topic_id in self.topics
 
     # --- taking ---
 
@@ -215,7 +202,9 @@ class LiveQueue:
         await self.delayed.collect(self.deliveries, max(0, room - len(self.deliveries.due)))
         if self.deliveries.due:
             return await self._read_again(self.deliveries.due, room, left_bytes)
-        while (fresh := self._next_new()) is not None:
+        async for fresh in in_slices(self._new_ones()):
+            if fresh is None:
+                continue
             topic, new = fresh
             if self.delayed.concern(topic):
                 passed = await self.delayed.before(topic, new, self.deliveries)
@@ -231,8 +220,9 @@ class LiveQueue:
             return self._meet(topic, result, new[1], self.now)
         return None
 
-    def _next_new(self) -> tuple[Topic, tuple[int, int]] | None:
-        """Where the next new records are (exclusive end). The topics take turns."""
+    def _new_ones(self) -> Iterator[tuple[Topic, tuple[int, int]] | None]:
+        """Where new records are (exclusive end); None for a topic that has none. The topics take
+        turns."""
         while self._fresh and not self.closed:
             topic_id = next(iter(self._fresh))
             topic = self.topics[topic_id]
@@ -242,10 +232,10 @@ class LiveQueue:
                 new = self.deliveries.new(topic_id, topic.log_end_offset)
             if new is None:
                 del self._fresh[topic_id]
-                continue
-            self._fresh[topic_id] = self._fresh.pop(topic_id)
-            return topic, new
-        return None
+                yield None
+            else:
+                self._fresh.move_to_end(topic_id)
+                yield topic, new
 
     def _meet(
         self, topic: Topic, result: ReadResult, end: int, now: tuple[float, int]
@@ -276,7 +266,8 @@ class LiveQueue:
         if room <= 0 or self.deliveries.ready or self.deliveries.aside >= limits.QUEUE_ASIDE_MAX:
             return []
         self._tools.shares.check(self.owner, room)
-        if (fresh := self._next_new()) is None or self.delayed.concern(fresh[0]):
+        some = islice(self._new_ones(), _TOPICS_NOWAIT)
+        if (fresh := next(filter(None, some), None)) is None or self.delayed.concern(fresh[0]):
             return []
         topic, new = fresh
         try:
@@ -331,17 +322,17 @@ class LiveQueue:
         self, topic: Topic, piece: BatchSlice, lease_s: float, now: tuple[float, int]
     ) -> Taken:
         now_s, now_us = now
-        offsets = piece.batch.offsets()[piece.begin : piece.end]
+        offsets = list(piece.batch.offsets()[piece.begin : piece.end])
         lease = self._tools.next_lease()
         places = [Place(topic.topic_id, offset) for offset in offsets]
         out = [self.deliveries.hand_out(p, lease, now_s + lease_s, now_us) for p in places]
-        return Taken(topic, piece, out)
+        return Taken(topic, offsets, out, piece)
 
-    def undo(self, taken: Iterable[Taken]) -> None:
+    def undo(self, taken: Iterable[Lent]) -> None:
         """The taker has left: its records go to others."""
         for one in taken:
             lease = one.deliveries[0].lease
-            for offset in one.piece.batch.offsets()[one.piece.begin : one.piece.end]:
+            for offset in one.offsets:
                 place = Place(one.topic.topic_id, offset)
                 if self.deliveries.standing(place, lease) == "live":
                     self.deliveries.undo(place)

@@ -1,13 +1,36 @@
-"""Those who wait for a record of one queue."""
+"""Those who take records of one queue: what they get, and how they wait for it."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from seb_appliance.broker.queues.deliveries import Out
 from seb_appliance.broker.shares import Shares
+from seb_appliance.broker.topics.topic import Topic
+from seb_appliance.broker.values import BatchSlice
 from seb_appliance.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """Records of one topic that are out under one lease; `deliveries` in the same order."""
+
+    topic: Topic
+    offsets: list[int]
+    deliveries: list[Out]
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Lent):
+    """With what they hold: neighbours of one batch, all of which stays in memory with them."""
+
+    piece: BatchSlice
+
+    def without_records(self) -> Lent:
+        return Lent(self.topic, self.offsets, self.deliveries)
 
 
 class Takers:

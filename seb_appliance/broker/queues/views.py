@@ -132,7 +132,7 @@ class QueueViews:
 
     async def _view(self, queue: Queue, topics: Mapping[int, Topic]) -> QueueView:
         live, delayed = self._live.get(queue.name), self._delayed()
-        progress_on = queue.known_on if live is None else live.progress
+        progress_on = queue.known_on if live is None else live.deliveries.known_on
         rows = []
         async for topic in in_slices(sorted(topics.values(), key=lambda one: one.name)):
             progress = progress_on(topic.topic_id)

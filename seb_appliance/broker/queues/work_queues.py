@@ -7,7 +7,6 @@ answered.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from functools import partial
 from itertools import count
@@ -22,14 +21,22 @@ from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.append.writes import Writes
 from seb_appliance.broker.delays.queue_delays import QueueDelays
 from seb_appliance.broker.groups.groups import Lag
-from seb_appliance.broker.meeting import Meetings
+from seb_appliance.broker.meeting import Meetings, Readers
 from seb_appliance.broker.queues.acknowledging import AckTogether
-from seb_appliance.broker.queues.admission import Check, QueueAdmission, any_may, no_such_queue
+from seb_appliance.broker.queues.admission import (
+    Check,
+    QueueAdmission,
+    any_may,
+    checked,
+    no_such_queue,
+    reads_alike,
+)
 from seb_appliance.broker.queues.burial import Burial
 from seb_appliance.broker.queues.by_place import Place
-from seb_appliance.broker.queues.live_queue import LiveQueue, Taken, Tools
+from seb_appliance.broker.queues.live_queue import LiveQueue, Tools
 from seb_appliance.broker.queues.progress import Queue
 from seb_appliance.broker.queues.redriving import Redriving
+from seb_appliance.broker.queues.takers import Lent, Taken
 from seb_appliance.broker.queues.tokens import DeliveryTokens
 from seb_appliance.broker.queues.views import (
     HeldRecord,
@@ -42,7 +49,7 @@ from seb_appliance.broker.read.reads import Reads
 from seb_appliance.broker.read.waiting import WaitingReaders
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.catalog import Catalog
-from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
+from seb_appliance.broker.topics.names import Patterns, check_topic_name
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import From
 from seb_appliance.errors import (
@@ -102,7 +109,13 @@ class WorkQueues:
         )
         self._live: dict[str, LiveQueue] = {}
         self.views = QueueViews(catalog, self._live, delayed, lag)
-        self._by_topic: defaultdict[int, set[LiveQueue]] = defaultdict(set)
+        self._read = shares.declare(
+            "queue_topics",
+            limits.QUEUE_TOPICS_READ_MAX,
+            "topics that its queues read",
+            "Delete queues, or let them read fewer topics.",
+        )
+        self._readers = Readers[LiveQueue](self._told)
         self._newest_id = 0  # of the topics that all live queues have met, or will soon
         self._meetings = Meetings(self._live.values, self._meet)
 
@@ -127,20 +140,25 @@ class WorkQueues:
             if topic.topic_id > self._newest_id:
                 self._newest_id = topic.topic_id
                 self._meetings.add(topic)
-            for live in self._by_topic.get(topic.topic_id, ()):
-                live.changed(topic)
-            if topic.deleted:
-                self._by_topic.pop(topic.topic_id, None)
+            self._readers.changed(topic)
 
     def _meet(self, live: LiveQueue, topic: Topic) -> None:
-        if not live.closed and live.meets(topic):
-            self._by_topic[topic.topic_id].add(live)
-            live.changed(topic)
+        if live.closed or topic.deleted or topic.topic_id in live.topics:
+            return
+        if not live.patterns.cover(topic.name):
+            return
+        if not self._read.try_take(live.owner, 1):
+            self._close(live)  # who opens it again is told why it cannot be
+            return
+        live.topics[topic.topic_id] = topic
+        self._readers.add(live, topic.topic_id)
+        live.changed(topic)
 
-    def needs_delays_from_us(self, topic_id: int) -> int:
-        """Delays of the topic that end then or later are still to be read by a queue."""
-        needs = (live.delayed.needed_from_us(topic_id) for live in self._live.values())
-        return min(needs, default=limits.OFFSET_MAX)
+    def _told(self, live: LiveQueue, topic: Topic) -> None:
+        if not live.closed:
+            live.changed(topic)
+            if topic.deleted:
+                self._read.give_back(live.owner, 1)
 
     # --- settings ---
 
@@ -170,7 +188,7 @@ class WorkQueues:
         """Make or change it; whether it is new. All leases end where `topics` or `ordering` change.
         Raises BadNameError, BadParameterError, BadRequestError, ShareExceededError, as `check`."""
         check_topic_name(name, "queue")
-        patterns = _checked(settings)
+        patterns = checked(settings)
         former = self._admission.find(name)
         before = Patterns(former.settings.topics if former is not None else ())
         matched, joined = 0, list[str]()
@@ -197,7 +215,7 @@ class WorkQueues:
             ]
             made = self._admission.admit_set(window, name, settings, by.owner, joined, left, check)
             if live is not None:
-                if _reads_alike(live.settings, settings):
+                if reads_alike(live.settings, settings):
                     live.settings = live.deliveries.settings = settings
                     live.moved()
                 else:
@@ -300,7 +318,7 @@ class WorkQueues:
         live = self._live.get(name)
         return None if live is None else live.topics.values()
 
-    def undo(self, name: str, taken: list[Taken]) -> None:
+    def undo(self, name: str, taken: Sequence[Lent]) -> None:
         """They could not be sent to their taker."""
         if (live := self._live.get(name)) is not None:
             live.undo(taken)
@@ -310,8 +328,7 @@ class WorkQueues:
         return self._tokens.token(name.encode(), place, lease)
 
     async def ack(self, name: str, tokens: Sequence[str], owner: str) -> list[Result]:
-        """One result for each; what is acknowledged is stored. Raises QueueNotFoundError, and what
-        an append raises."""
+        """One result for each; what is acknowledged is stored. Raises what an append raises, too."""
         return await self._end(name, tokens, owner, _ack)
 
     def ack_nowait(
@@ -432,7 +449,7 @@ class WorkQueues:
             raise ShuttingDownError("The appliance is stopping; nothing was changed.")
 
     async def _open(self, name: str) -> LiveQueue:
-        """The queue at work. Raises QueueNotFoundError, ShuttingDownError."""
+        """The queue at work. Raises QueueNotFoundError, ShuttingDownError, what a share raises."""
         # Opened again after `stop_waiting` it would know no lease, and say that all have ended.
         self._check_not_stopping()
         while (live := self._live.get(name)) is None:
@@ -459,17 +476,18 @@ class WorkQueues:
         return live
 
     def _add(self, live: LiveQueue) -> None:
+        self._read.take(live.owner, len(live.topics))
         if not self._live:
             ids = (topic.topic_id for topic in self._catalog.with_rows())
             self._newest_id = max(ids, default=0)
         self._live[live.name] = live
         for topic_id in live.topics:
-            self._by_topic[topic_id].add(live)
+            self._readers.add(live, topic_id)
 
     def _close(self, live: LiveQueue) -> None:
         del self._live[live.name]
-        for topic_id in live.topics:
-            self._by_topic[topic_id].discard(live)
+        self._readers.remove(live, live.topics)
+        self._read.give_back(live.owner, len(live.topics))
         live.close()
 
     def _flush(self, live: LiveQueue) -> None:
@@ -480,21 +498,3 @@ class WorkQueues:
 
 def _ack(live: LiveQueue, window: Window, place: Place) -> None:
     live.settle_out(window, place, "acked")
-
-
-def _reads_alike(before: QueueSettings, after: QueueSettings) -> bool:
-    return before.topics == after.topics and before.ordering == after.ordering
-
-
-def _checked(settings: QueueSettings) -> Patterns:
-    """Raises BadNameError, BadParameterError, BadRequestError."""
-    for pattern in settings.topics:
-        check_pattern(pattern)
-    patterns = Patterns(settings.topics)
-    if settings.dead_letter is not None:
-        check_topic_name(settings.dead_letter, "dead letter topic")
-        if patterns.cover(settings.dead_letter):
-            raise BadRequestError("A queue cannot read the topic of its own dead letters.")
-    if settings.retry.min_ms > settings.retry.max_ms:
-        raise BadRequestError("retry: min_ms must not be more than max_ms.")
-    return patterns

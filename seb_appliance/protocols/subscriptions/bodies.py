@@ -15,7 +15,7 @@ import msgspec
 from seb_appliance import __version__, limits
 from seb_appliance.api.encoding.record_encoding import RecordOut, record_parts
 from seb_appliance.api.encoding.record_json import text_of
-from seb_appliance.broker.queues.live_queue import Taken
+from seb_appliance.broker.queues.takers import Lent, Taken
 from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.protocols.cloud_events import (
@@ -57,14 +57,14 @@ class RecordPushed(RecordOut, kw_only=True):
     attempt: int
 
 
-def offsets_of(taken: Sequence[Taken]) -> Iterator[tuple[int, int]]:
+def offsets_of(taken: Sequence[Lent]) -> Iterator[tuple[int, int]]:
     """Topic id and offset of each record."""
     for one in taken:
-        for offset in one.piece.batch.offsets()[one.piece.begin : one.piece.end]:
+        for offset in one.offsets:
             yield one.topic.topic_id, offset
 
 
-def id_of(bucket_id: bytes, queue: str, taken: Sequence[Taken]) -> str:
+def id_of(bucket_id: bytes, queue: str, taken: Sequence[Lent]) -> str:
     """The same for the same records, whenever and however often they are sent."""
     digest = hashlib.sha256(bucket_id + queue.encode())
     for topic_id, offset in offsets_of(taken):
@@ -72,9 +72,8 @@ def id_of(bucket_id: bytes, queue: str, taken: Sequence[Taken]) -> str:
     return "msg_" + digest.hexdigest()[:32]
 
 
-def first_of(taken: Sequence[Taken]) -> Place:
-    piece = taken[0].piece
-    return Place(taken[0].topic.name, piece.batch.offsets()[piece.begin])
+def first_of(taken: Sequence[Lent]) -> Place:
+    return Place(taken[0].topic.name, taken[0].offsets[0])
 
 
 async def body_of(shape: Shape, taken: Sequence[Taken], reservation: Reservation) -> Body:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 from seb_appliance.api.server.options import SecretBox
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.queues.by_place import Place as QueuePlace
-from seb_appliance.broker.queues.live_queue import Taken
+from seb_appliance.broker.queues.takers import Lent, Taken
 from seb_appliance.broker.shares import Reservation, Shares
 from seb_appliance.errors import (
     ConfigurationError,
@@ -243,12 +243,13 @@ class Worker:
         private: tuple[Sequence[str], Mapping[str, str]],
     ) -> None:
         queues, settings = self._tools.broker.queues, subscription.settings
-        ended = False
+        ended, lent = False, [one.without_records() for one in taken]
         try:
             with room, self._tools.body_bytes.reserve(settings.owner, 0) as held:
                 body = await body_of(settings.body, taken, held)
-                sent = await self._send(subscription, taken, body, private)
-            await self._end(subscription, taken, sent)
+                del taken  # and its batches, which may be thousands of times as large as the body
+                sent = await self._send(subscription, lent, body, private)
+            await self._end(subscription, lent, sent)
             ended = True
         except (ShareExceededError, OverloadedError) as error:
             self.failure = str(error)
@@ -258,12 +259,12 @@ class Worker:
                 _log.warning("subscription %s: %s", subscription.name, error)
         finally:
             if not ended:
-                queues.undo(subscription.name, list(taken))
+                queues.undo(subscription.name, lent)
 
     async def _send(
         self,
         subscription: Subscription,
-        taken: Sequence[Taken],
+        taken: Sequence[Lent],
         body: Body,
         private: tuple[Sequence[str], Mapping[str, str]],
     ) -> tuple[Sent, Answered | None]:
@@ -334,7 +335,7 @@ class Worker:
     async def _end(
         self,
         subscription: Subscription,
-        taken: Sequence[Taken],
+        taken: Sequence[Lent],
         found: tuple[Sent, Answered | None],
     ) -> None:
         """Raises what an acknowledgement raises."""
@@ -355,7 +356,7 @@ class Worker:
             await queues.retry(name, self._tokens(name, taken), None, owner)
             await self._look_at_failing(sent)
         else:
-            queues.undo(name, list(taken))
+            queues.undo(name, taken)
             if sent.outcome == "gone":
                 await self._tools.disable(name, "The receiver answered 410 Gone.")
             elif answered is not None:
@@ -372,7 +373,7 @@ class Worker:
             self._storing.add(task)
             self._moved.set()
 
-    def _tokens(self, name: str, taken: Sequence[Taken]) -> list[str]:
+    def _tokens(self, name: str, taken: Sequence[Lent]) -> list[str]:
         token = self._tools.broker.queues.token
         leases = [out.lease for one in taken for out in one.deliveries]
         places = [QueuePlace(*place) for place in offsets_of(taken)]

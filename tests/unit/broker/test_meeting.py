@@ -1,11 +1,13 @@
-"""New topics, and those who compare them with their patterns."""
+"""Topics that are new or change, and those who read them."""
 
 from __future__ import annotations
 
 import asyncio
 
-from seb_appliance import limits
-from seb_appliance.broker.meeting import Meetings
+import pytest
+
+from seb_appliance import limits, tasks
+from seb_appliance.broker.meeting import Meetings, Readers
 from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.formats.topic_settings import TopicSettings
 
@@ -39,3 +41,41 @@ async def test_everybody_meets_each_topic_once_and_owners_take_turns() -> None:
         done = len(order)
     assert all(guest.met == [1, 2, 3] for guest in (*greedy, good))
     assert max(i for i, guest in enumerate(order) if guest is good) < 10
+
+
+async def test_readers_of_topics_that_change_in_one_moment_are_told_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "SLICE_S", 0)
+    guests = [Guest("greedy") for _ in range(20)]
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+
+    def told(guest: Guest, topic: Topic) -> None:
+        guest.met.append(topic.topic_id)
+        if guest is guests[0]:
+            raise ValueError("a bug in one of them")
+
+    readers = Readers(told)
+    topics = [topic_of(topic_id) for topic_id in range(5)]
+    for guest in guests:
+        for topic in topics:
+            readers.add(guest, topic.topic_id)
+    readers.remove(guests[-1], [4])
+    for topic in (*topics, *topics):
+        readers.changed(topic)
+    done = 0
+    while done < 99:
+        await asyncio.sleep(0)
+        count = sum(len(guest.met) for guest in guests)
+        assert count - done <= 1, "others run in between"
+        done = count
+    assert all(guest.met == [0, 1, 2, 3, 4] for guest in guests[:-1])
+    assert guests[-1].met == [0, 1, 2, 3]
+    topics[1].deleted = True
+    readers.changed(topics[1])
+    while done < 119:
+        await asyncio.sleep(0)
+        done = sum(len(guest.met) for guest in guests)
+    readers.changed(topics[1])
+    await asyncio.sleep(0)
+    assert sum(len(guest.met) for guest in guests) == done, "a deleted topic has no readers"

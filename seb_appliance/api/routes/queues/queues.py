@@ -119,7 +119,10 @@ async def may_use(
     that its patterns match, because those are the topics that it is for."""
     may, key = ctx.broker.may, ctx.call.key
     if topics:
-        return all(may(key, operation, topic, queue.name) for topic in topics)
+        async for topic in in_slices(topics):
+            if not may(key, operation, topic, queue.name):
+                return False
+        return True
     async for pattern in in_slices(queue.settings.topics):  # see `authorize_topics`
         if not all(may(key, operation, sample, queue.name) for sample in samples_of(pattern)):
             return False

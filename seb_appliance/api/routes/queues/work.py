@@ -27,7 +27,7 @@ from seb_appliance.api.server.bodies import decode_json
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.queues.admission import no_such_queue
 from seb_appliance.broker.queues.by_place import Place
-from seb_appliance.broker.queues.live_queue import Taken
+from seb_appliance.broker.queues.takers import Taken
 from seb_appliance.broker.queues.views import Result
 from seb_appliance.errors import QueueNotFoundError, ShuttingDownError, StandbyError
 from seb_appliance.formats.queues.queues import DelayMs, LeaseMs

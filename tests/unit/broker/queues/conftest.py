@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from seb_appliance.broker.queues.by_place import Place
-from seb_appliance.broker.queues.live_queue import Taken
+from seb_appliance.broker.queues.takers import Taken
 from seb_appliance.broker.queues.work_queues import QueueView, Result
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import NewRecords

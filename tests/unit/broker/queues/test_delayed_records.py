@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from seb_appliance import limits
+from seb_appliance import limits, tasks
+from seb_appliance.broker.delays.delays import Delays
+from seb_appliance.broker.ports import Span
 from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.broker.values import Delayed, NewRecords
 from seb_appliance.errors import DelayTooLongError, OverloadedError
 from seb_appliance.formats.operations import DelaysPassed, RecordsDelayed
+from seb_appliance.formats.queues.queues import QueueSettings
 from tests.unit.broker.conftest import ADMIN
 from tests.unit.broker.queues.conftest import Work, values
 
 
-async def delayed(work: Work, *records: tuple[bytes, float], key: bytes | None = None) -> int:
+async def delayed(
+    work: Work, *records: tuple[bytes, float], key: bytes | None = None, topic: str = "t"
+) -> int:
     """Values and their delays in seconds; the first offset."""
     now_us = work.house.clock.wall_us()
     due = [Delayed(i, 1, now_us + int(s * 1e6)) for i, (_, s) in enumerate(records) if s]
@@ -21,7 +29,7 @@ async def delayed(work: Work, *records: tuple[bytes, float], key: bytes | None =
     columns = NewRecords([value for value, _ in records], keys, delayed=due)
     reservation = work.house.broker.pending.reserve(OPERATOR, 1)
     appends = work.house.broker.appends
-    done = await work.house.done(appends.append(ADMIN, "t", columns, reservation, None))
+    done = await work.house.done(appends.append(ADMIN, topic, columns, reservation, None))
     assert done.offset is not None
     return done.offset
 
@@ -191,3 +199,43 @@ async def test_a_retry_does_not_wait_for_a_clock_that_was_wrong(work: Work):
     work.restart()
     await work.house.clock.advance(2)
     assert values(await work.take()) == [b"a"]
+
+
+async def test_what_queues_need_of_many_topics_is_looked_up_once_and_in_slices(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+):
+    for i in range(4):
+        await delayed(work, (b"a", 10 + i % 2 * 100_000), topic=f"t{i}")
+    for i in range(3):
+        settings = QueueSettings(topics=("*",))
+        await work.house.done(work.queues.put(f"q{i}", settings))
+        assert await work.queues.take(f"q{i}", 1, 0, None, OPERATOR) == []
+    looked_up = 0
+    spans = Delays.spans
+
+    def counted(delays: Delays, topic: Topic) -> list[Span]:
+        nonlocal looked_up
+        looked_up += 1
+        return spans(delays, topic)
+
+    monkeypatch.setattr(Delays, "spans", counted)
+    monkeypatch.setattr(tasks, "SLICE_S", 0)
+    turns = 0
+    looking = asyncio.ensure_future(work.house.broker._delays._needed_from_us())
+    while not looking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert looked_up == 3 * 4
+    assert turns > 3 * 4
+    assert len(await looking) == 4
+
+
+async def test_delays_of_many_topics_are_forgotten_in_one_entry(work: Work):
+    for i in range(5):
+        await delayed(work, (b"a", 10), topic=f"t{i}")
+    shares = work.house.broker._catalog.delays.shares
+    await work.house.clock.advance(150)
+    assert shares.used == 0
+    entries = [e.entry.contents.operations for e in work.house.journal.entries]
+    passed = [sum(isinstance(one, DelaysPassed) for one in operations) for operations in entries]
+    assert [one for one in passed if one] == [5]

@@ -154,7 +154,10 @@ class DelaysModel(RuleBasedStateMachine):
 
     @rule()
     def forget_what_no_queue_needs(self) -> None:
-        until_us = min(self.clock.wall_us() - 60 * SECOND, self.queue.needed_from_us(TOPIC) - 1)
+        until_us = min(
+            self.clock.wall_us() - 60 * SECOND,
+            dict(self.queue.needed()).get(TOPIC, limits.OFFSET_MAX) - 1,
+        )
         for one in [one for one in self.rows.rows if one.due_us <= until_us]:
             self.rows.rows.remove(one)
             for record in self.records[one.first : one.end]:

@@ -6,8 +6,10 @@ import asyncio
 
 import pytest
 
-from seb_appliance import limits
+from seb_appliance import limits, tasks
+from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.errors import ShareExceededError
 from seb_appliance.formats.queues.queues import QueueSettings
 from tests.support.fakes import settle
 from tests.unit.broker.queues.conftest import Work, values
@@ -177,3 +179,52 @@ async def test_a_taker_that_leaves_as_it_is_woken_wakes_the_next(work: Work):
     first.cancel()
     await settle()
     assert second.done()
+
+
+async def test_others_have_turns_while_a_queue_looks_at_topics_without_new_records(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+):
+    await work.put("*")
+    assert await work.take() == []
+    for i in range(150):
+        await work.house.topic(f"t{i}")
+    await work.house.appended("last", b"a")
+    await settle()
+    monkeypatch.setattr(tasks, "SLICE_S", 0)
+    taking, turns = work.taking(), 0
+    while not taking.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert values(work.told(await taking)) == [b"a"]
+    assert turns > 150
+
+
+async def test_topics_that_queues_of_one_api_key_read_leave_room_for_others(
+    work: Work, monkeypatch: pytest.MonkeyPatch
+):
+    shares = next(one for one in work.house.broker.shares if one.name == "queue_topics")
+    monkeypatch.setattr(shares, "limit", 12)
+    for name in ("a", "b", "c"):
+        await work.house.topic(name)
+
+    async def take(queue: str, owner: str) -> None:
+        settings = QueueSettings(topics=("*",))
+        await work.house.done(work.queues.put(queue, settings, Actor("key", "", owner=owner)))
+        assert await work.queues.take(queue, 1, 0, None, owner) == []
+
+    await take("greedy-1", "greedy")
+    await take("greedy-2", "greedy")
+    with pytest.raises(ShareExceededError, match="topics that its queues read"):
+        await take("greedy-3", "greedy")
+    await take("good", "good")
+    assert shares.held_by("good") == 3
+
+    await work.house.topic("d")
+    await settle()
+    assert shares.held_by("greedy") == 4, "there is no room for the topic in both"
+    await work.house.done(work.house.broker.topics.delete("a"))
+    await settle()
+    assert (shares.held_by("greedy"), shares.held_by("good")) == (3, 3)
+    for queue in ("greedy-1", "greedy-2", "good"):
+        await work.house.done(work.queues.delete(queue))
+    assert shares.used == 0
