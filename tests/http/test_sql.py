@@ -10,7 +10,7 @@ import pytest
 
 from seb_appliance import limits
 from tests.support.appliance import running_appliance
-from tests.support.sql_tables import Sql, ground
+from tests.support.sql_tables import TOPIC, Sql, ground
 
 
 async def test_a_table_is_read_by_its_name_in_the_catalog_and_by_its_topics(tmp_path: Path):
@@ -116,6 +116,21 @@ async def test_topics_that_somebody_named_like_a_table_change_no_statement(tmp_p
             assert found["rows"] == [[20]]
             assert "e" not in found["next_offsets"]
         assert await sql.rows("SELECT count(*) FROM e") == [[1]]
+
+
+async def test_topics_that_somebody_named_like_a_table_of_a_deleted_topic_change_no_statement(
+    tmp_path: Path,
+):
+    async with ground(tmp_path) as sql:
+        (table,) = sql.seb.appliance.broker.tables.all()
+        assert (await sql.seb.client.delete(TOPIC)).status_code == 204
+        for topic in ("Orders.eu", *(f"Orders.eu_{table.head.table_id[:n]}" for n in (8, None))):
+            made = await sql.seb.client.put(f"/v1/topics/{topic}", json={"table": "iceberg"})
+            assert made.status_code == 201, made.text
+        await sql.settle()
+        assert await sql.rows(f"SELECT count(*) FROM orders_eu_{table.head.table_id}_2") == [[20]]
+        listed = await sql.seb.client.get("/iceberg/v1/namespaces/topics/tables")
+        assert len(listed.json()["identifiers"]) == 4
 
 
 async def test_one_key_leaves_room_for_others(tmp_path: Path):

@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain, count
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -90,13 +91,14 @@ class TableQueries:
     def named(self) -> dict[str, LakeTable]:
         """All tables by the names that the catalog and SQL give them. Tables of topics that are
         there come first, then the older ones: of a name that is taken, the table gets one with the
-        beginning of its id."""
+        beginning of its id. Topics may have names of that form, too, so that it may take more."""
         named: dict[str, LakeTable] = {}
         tables = self._tables.all()
         for table in sorted(tables, key=lambda one: self._commits.state(one) == "detached"):
             table_id = table.head.table_id
             plain = table.head.definition.name.lower().replace(".", "_")
-            names = (plain, f"{plain}_{table_id[:8]}", f"{plain}_{table_id}")
+            more = (f"{plain}_{table_id}_{number}" for number in count(2))
+            names = chain((plain, f"{plain}_{table_id[:8]}", f"{plain}_{table_id}"), more)
             named[next(name for name in names if name not in named)] = table
         return named
 
