@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.broker.lake.queries import SqlRows
 from tests.support.appliance import running_appliance
 from tests.support.sql_tables import TOPIC, Sql, ground
 
@@ -159,6 +160,29 @@ async def test_one_key_leaves_room_for_others(tmp_path: Path):
         await asyncio.gather(*pending, other, return_exceptions=True)
         queries.runner = runner
         assert await sql.rows("SELECT 1") == [[1]]
+
+
+async def test_an_api_key_that_was_disabled_meanwhile_gets_no_rows(tmp_path: Path):
+    async with running_appliance(tmp_path / "data") as seb:
+        grants = [{"operation": "consume", "topics": "**"}]
+        made = await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants})
+        key = made.json()
+        began, held = asyncio.Event(), asyncio.Event()
+
+        class Slow:
+            async def run(self, _: Any) -> SqlRows:
+                began.set()
+                await held.wait()
+                return SqlRows([("x", "INTEGER")], b"[[1]]")
+
+        seb.appliance.broker.sql.runner = Slow()
+        asking = asyncio.ensure_future(Sql(seb).ask("SELECT 1", key=key["secret"]))
+        await began.wait()
+        url = f"/v1/api-keys/{key['api_key_id']}"
+        assert (await seb.client.patch(url, json={"disabled": True})).status_code == 200
+        held.set()
+        answer = await asking
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
 
 
 @pytest.mark.parametrize("wrong", [{"max_rows": 0}, {"max_rows": 10_001}, {"timeout_ms": 60_001}])
