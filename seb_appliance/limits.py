@@ -315,6 +315,7 @@ TABLE_FILE_BYTES_DEFAULT: Final = 64 * MIB
 TABLE_FILE_BYTES_MIN: Final = 1 * MIB
 TABLE_FILE_BYTES_MAX: Final = 512 * MIB
 TABLE_COLUMNS_MAX: Final = 200
+TABLE_COLUMNS_OF_MEMBER_MAX: Final = 8  # that take the same member of a value
 TABLE_SCHEMAS_MAX: Final = 100  # of a table, one after the other
 TABLE_COLUMNS_LENGTH_MAX: Final = 16_000  # characters of the setting
 TABLE_METADATA_LOG: Final = 100  # earlier metadata files that the newest one names
