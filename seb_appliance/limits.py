@@ -316,6 +316,7 @@ TABLE_FILE_BYTES_DEFAULT: Final = 64 * MIB
 TABLE_FILE_BYTES_MIN: Final = 1 * MIB
 TABLE_FILE_BYTES_MAX: Final = 512 * MIB
 TABLE_COLUMNS_MAX: Final = 200
+TABLE_COLUMNS_OF_MEMBER_MAX: Final = 8  # that take the same member of a value
 TABLE_SCHEMAS_MAX: Final = 100  # of a table, one after the other
 TABLE_COLUMNS_LENGTH_MAX: Final = 16_000  # characters of the setting
 TABLE_METADATA_LOG: Final = 100  # earlier metadata files that the newest one names
@@ -339,7 +340,7 @@ SQL_S_DEFAULT: Final = 10.0
 SQL_S_MAX: Final = 60.0
 SQL_ROWS_DEFAULT: Final = 1_000
 SQL_ROWS_MAX: Final = 10_000
-SQL_ANSWER_BYTES: Final = 4 * MIB  # of rows, as JSON
+SQL_ANSWER_BYTES: Final = 4 * MIB  # of columns and rows, as JSON
 SQL_MEMORY_BYTES: Final = 256 * MIB  # of DuckDB in one process
 SQL_ERROR_CHARACTERS: Final = 2_000  # of what DuckDB says of a statement
 

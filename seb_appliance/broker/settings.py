@@ -10,7 +10,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.errors import BadRequestError
-from seb_appliance.formats.lake.columns import parse
+from seb_appliance.formats.lake.columns import check_copies, parse
 from seb_appliance.formats.topic_settings import SETTINGS, Compression, TopicSettings
 
 
@@ -71,7 +71,7 @@ class BrokerSettings:
             errors.append({"path": "table", "message": self.no_tables})
         if settings.table_columns:
             try:
-                parse(settings.table_columns)
+                check_copies(parse(settings.table_columns))
             except ValueError as error:
                 errors.append({"path": "table_columns", "message": str(error)})
         if errors:

@@ -41,6 +41,7 @@ _HEADERS: Final = {
 _OPERATIONS: Final = {"append": "WRITE", "replace": "OPTIMIZE", "delete": "DELETE"}
 _PROTOCOL: Final = {"minReaderVersion": 1, "minWriterVersion": 2}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_MS: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
 
 Action = Mapping[str, Any]
 
@@ -155,18 +156,24 @@ def _stats(head: TableHead, one: LakeFile) -> Action:
     columns = {column.field_id: column for column in head.schemas[one.file.schema]}
     stats = [(columns[found.field_id], found) for found in one.file.stats]
     nulls = {column.name: found.nulls for column, found in stats if column.type != "headers"}
-    bounds = [pair for pair in stats if pair[1].lower is not None and pair[1].upper is not None]
+    bounds = [
+        (column.name, _bound(column, found, upper=False), _bound(column, found, upper=True))
+        for column, found in stats
+    ]
+    known = [(name, lower, upper) for name, lower, upper in bounds if None not in (lower, upper)]
     return {
         "numRecords": one.file.records,
-        "minValues": {column.name: _bound(column, found, upper=False) for column, found in bounds},
-        "maxValues": {column.name: _bound(column, found, upper=True) for column, found in bounds},
+        "minValues": {name: lower for name, lower, _ in known},
+        "maxValues": {name: upper for name, _, upper in known},
         "nullCount": nulls,
     }
 
 
 def _bound(column: Column, stats: ColumnStats, *, upper: bool) -> Any:
+    """None where it is not known, or cannot be told."""
     body = stats.upper if upper else stats.lower
-    assert body is not None
+    if body is None:
+        return None
     match column.type:
         case "long":
             return struct.unpack("<q", body)[0]
@@ -177,7 +184,10 @@ def _bound(column: Column, stats: ColumnStats, *, upper: bool) -> Any:
         case "timestamp":
             # Delta's bounds are milliseconds: the upper one is rounded up.
             (us,) = struct.unpack("<q", body)
-            at = _EPOCH + timedelta(milliseconds=-(-us // 1_000) if upper else us // 1_000)
+            ms = -(-us // 1_000) if upper else us // 1_000
+            if ms > _LAST_MS:
+                return None
+            at = _EPOCH + timedelta(milliseconds=ms)
             return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return body.decode()
 

@@ -154,15 +154,19 @@ class SqlDatabase:
     def _answer(self, job: SqlJob) -> SqlRows:
         found = self._connection.execute(self._only_statement(job.statement))
         columns = [(str(one[0]), str(one[1])) for one in found.description or ()]
-        rows: list[list[Any]] = []
-        left = job.bytes_max
+        left = job.bytes_max - len(msgspec.json.encode(columns))
+        if left < 0:
+            raise ValueError(f"The names and types of the columns take {-left:,} bytes too many.")
+        rows: list[bytes] = []
+        is_cut = False
         for row in _rows(found):
-            values = [_plain(value) for value in row]
-            left -= len(msgspec.json.encode(values))
-            if len(rows) == job.rows_max or left < 0:
-                return SqlRows(columns, rows, is_cut=True)
-            rows.append(values)
-        return SqlRows(columns, rows)
+            text = msgspec.json.encode([_plain(value) for value in row])
+            left -= len(text)
+            is_cut = len(rows) == job.rows_max or left < 0
+            if is_cut:
+                break
+            rows.append(text)
+        return SqlRows(columns, b"[" + b",".join(rows) + b"]", is_cut)
 
     def _only_statement(self, text: str) -> duckdb.Statement:
         """Raises ValueError unless the text is one statement that only reads."""

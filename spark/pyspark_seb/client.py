@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
+import msgspec
+
 from pyspark_seb.errors import ApplianceError, BadOptionError
 from seb_appliance import limits
 
@@ -34,14 +36,6 @@ _NOT_OURS: Final = "the answer is not an appliance's"
 _DETAIL_MAX: Final = 2_000  # characters of a refusal that an error shows
 
 
-class _Members(dict[str, Any]):
-    """An object in an answer. A member that is missing is an error of ours."""
-
-    def __missing__(self, name: str) -> Any:
-        detail = f"{_NOT_OURS}: it has no member {name!r}"
-        raise ApplianceError("the answer", 200, "unknown", detail, {})
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """`headers`: names in lower case."""
@@ -50,15 +44,13 @@ class Answer:
     headers: Mapping[str, str]
     body: bytes
 
-    def json(self) -> Any:
-        """An object; a missing member of it raises ApplianceError, too."""
+    def json(self, shape: Any = dict[str, Any]) -> Any:
+        """An object of this `shape`, as in answers.py. Raises ApplianceError."""
         try:
-            found = json.loads(self.body, object_hook=_Members)
-        except (ValueError, RecursionError) as error:
-            raise ApplianceError("the answer", self.status, "unknown", _NOT_OURS, {}) from error
-        if not isinstance(found, dict):
-            raise ApplianceError("the answer", self.status, "unknown", _NOT_OURS, {})
-        return found
+            return msgspec.json.decode(self.body, type=shape)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            detail = f"{_NOT_OURS}: {error}"[:_DETAIL_MAX]
+            raise ApplianceError("the answer", self.status, "unknown", detail, {}) from error
 
     def number(self, header: str) -> int:
         """Raises ApplianceError."""
@@ -225,4 +217,4 @@ def _refusal(what: str, answer: Answer) -> ApplianceError:
     except (ValueError, KeyError, TypeError, RecursionError):
         problem, code, detail = {}, "unknown", _NOT_OURS
     told = code[:_DETAIL_MAX], detail[:_DETAIL_MAX]
-    return ApplianceError(what, answer.status, *told, _Members(problem))
+    return ApplianceError(what, answer.status, *told, problem)

@@ -28,6 +28,14 @@ class ApplianceError(SebSparkError):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self.what, self.status, self.code, self.detail, self.data)
 
+    def number(self, name: str) -> int:
+        """A member of the problem document. Raises ApplianceError where there is no such number."""
+        found = self.data.get(name)
+        if type(found) is not int:
+            detail = f"the refusal {self.code} has no number {name!r}"
+            raise ApplianceError(self.what, self.status, "unknown", detail, {})
+        return found
+
 
 class RecordsGoneError(SebSparkError):
     """Records that were to be read are gone by retention or a trim."""

@@ -6,9 +6,10 @@ import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from pyspark_seb import declared
+from pyspark_seb.answers import Group, GroupTopic, Manifest, Record, Records, Topic, Topics
 from pyspark_seb.client import Appliance
 from pyspark_seb.declared import Place, Use
 from pyspark_seb.errors import (
@@ -156,33 +157,30 @@ def find_topics(appliance: Appliance, wanted: Iterable[str]) -> dict[str, TopicL
     found: dict[str, TopicLog] = {}
     for name in wanted:
         if name.startswith("/"):  # a regular expression
-            every = appliance.get("/v1/topics").json()["topics"]
+            every = appliance.get("/v1/topics").json(Topics)["topics"]
             listed = [one for one in every if re.fullmatch(name[1:-1], one["topic"])]
         elif "*" in name:
-            listed = appliance.get("/v1/topics", pattern=name).json()["topics"]
+            listed = appliance.get("/v1/topics", pattern=name).json(Topics)["topics"]
         else:
-            listed = [appliance.get(f"/v1/topics/{name}").json()]
+            listed = [appliance.get(f"/v1/topics/{name}").json(Topic)]
         found |= {log.topic: log for log in map(_log_of, listed)}
     return dict(sorted(found.items()))
 
 
-def _log_of(item: Any) -> TopicLog:
+def _log_of(item: Topic) -> TopicLog:
     """Raises ApplianceError."""
-    try:
-        offsets = item["log_start_offset"], item["log_end_offset"]
-        if 0 <= offsets[0] <= offsets[1] <= limits.OFFSET_MAX:
-            is_compacted = "compact" in item["effective_settings"]["cleanup"]
-            return TopicLog(str(item["topic"]), item["topic_id"], *offsets, is_compacted)
-        why = f"a log with the offsets {offsets[0]} to {offsets[1]}"
-    except (LookupError, TypeError) as error:
-        why = f"no topic ({error!r})"
-    raise ApplianceError("the answer", 200, "unknown", f"it describes {why}", {})
+    offsets = item["log_start_offset"], item["log_end_offset"]
+    if not 0 <= offsets[0] <= offsets[1] <= limits.OFFSET_MAX:
+        why = f"it describes a log with the offsets {offsets[0]} to {offsets[1]}"
+        raise ApplianceError("the answer", 200, "unknown", why, {})
+    is_compacted = "compact" in item["effective_settings"]["cleanup"]
+    return TopicLog(item["topic"], item["topic_id"], *offsets, is_compacted)
 
 
-def group_topics(appliance: Appliance, group: str) -> dict[str, dict[str, Any]]:
+def group_topics(appliance: Appliance, group: str) -> dict[str, GroupTopic]:
     """What the API tells of each topic of a group; nothing for a group that is not there."""
     try:
-        topics = appliance.get(f"/v1/groups/{group}").json()["topics"]
+        topics = appliance.get(f"/v1/groups/{group}").json(Group)["topics"]
     except ApplianceError as error:
         if error.code == "group_not_found":
             return {}
@@ -232,8 +230,9 @@ def compacted_seq(appliance: Appliance, topic: str, start: int, end: int) -> int
     """The journal entry that compacted a part of the offsets last; 0 if none did."""
     if start >= end:
         return 0
-    found = appliance.get(f"/v1/topics/{topic}/manifest", offset=start, until=end).json()
-    return int(found.get("compacted_seq", 0))  # an appliance of before does not say it
+    answer = appliance.get(f"/v1/topics/{topic}/manifest", offset=start, until=end)
+    found: Manifest = answer.json(Manifest)
+    return found.get("compacted_seq", 0)
 
 
 def start_of(
@@ -295,8 +294,8 @@ def offset_since(appliance: Appliance, topic: str, text: str, end: int) -> int:
     """The first offset below `end` with the time `@…` or a later one; `end` if there is none."""
     path = f"/v1/topics/{topic}/records"
     found = appliance.get(path, offset=text, until=end, max_records=1, format="json")
-    records = found.json()["records"]
-    return int(records[0]["offset"]) if records else end
+    records: list[Record] = found.json(Records)["records"]
+    return records[0]["offset"] if records else end
 
 
 # A task reads about so many: long enough to be worth starting, short enough to be done again.

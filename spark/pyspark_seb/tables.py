@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from pyspark_seb.answers import Table
 from pyspark_seb.client import Appliance
 from pyspark_seb.errors import LakeError, RecordsGoneError, TopicChangedError
 from pyspark_seb.options import TopicLog, find_topics, read_options
@@ -69,7 +70,7 @@ def pin(appliance: Appliance, topic: str) -> Pinned:
     until_s = time.monotonic() + PATIENCE_S
     lost = 0
     while True:
-        table = appliance.get(f"/v1/tables/{topic}").json()
+        table: Table = appliance.get(f"/v1/tables/{topic}").json(Table)
         log = find_topics(appliance, [topic])[topic]
         if table["topic_id"] != log.topic_id:
             raise TopicChangedError(f"topic {topic!r} was deleted and created again")

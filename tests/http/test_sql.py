@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.broker.lake.queries import SqlRows
 from tests.support.appliance import running_appliance
-from tests.support.sql_tables import Sql, ground
+from tests.support.sql_tables import TOPIC, Sql, ground
 
 
 async def test_a_table_is_read_by_its_name_in_the_catalog_and_by_its_topics(tmp_path: Path):
@@ -118,6 +119,21 @@ async def test_topics_that_somebody_named_like_a_table_change_no_statement(tmp_p
         assert await sql.rows("SELECT count(*) FROM e") == [[1]]
 
 
+async def test_topics_that_somebody_named_like_a_table_of_a_deleted_topic_change_no_statement(
+    tmp_path: Path,
+):
+    async with ground(tmp_path) as sql:
+        (table,) = sql.seb.appliance.broker.tables.all()
+        assert (await sql.seb.client.delete(TOPIC)).status_code == 204
+        for topic in ("Orders.eu", *(f"Orders.eu_{table.head.table_id[:n]}" for n in (8, None))):
+            made = await sql.seb.client.put(f"/v1/topics/{topic}", json={"table": "iceberg"})
+            assert made.status_code == 201, made.text
+        await sql.settle()
+        assert await sql.rows(f"SELECT count(*) FROM orders_eu_{table.head.table_id}_2") == [[20]]
+        listed = await sql.seb.client.get("/iceberg/v1/namespaces/topics/tables")
+        assert len(listed.json()["identifiers"]) == 4
+
+
 async def test_one_key_leaves_room_for_others(tmp_path: Path):
     async with ground(tmp_path) as sql:
         queries = sql.seb.appliance.broker.sql
@@ -144,6 +160,29 @@ async def test_one_key_leaves_room_for_others(tmp_path: Path):
         await asyncio.gather(*pending, other, return_exceptions=True)
         queries.runner = runner
         assert await sql.rows("SELECT 1") == [[1]]
+
+
+async def test_an_api_key_that_was_disabled_meanwhile_gets_no_rows(tmp_path: Path):
+    async with running_appliance(tmp_path / "data") as seb:
+        grants = [{"operation": "consume", "topics": "**"}]
+        made = await seb.client.post("/v1/api-keys", json={"name": "k", "grants": grants})
+        key = made.json()
+        began, held = asyncio.Event(), asyncio.Event()
+
+        class Slow:
+            async def run(self, _: Any) -> SqlRows:
+                began.set()
+                await held.wait()
+                return SqlRows([("x", "INTEGER")], b"[[1]]")
+
+        seb.appliance.broker.sql.runner = Slow()
+        asking = asyncio.ensure_future(Sql(seb).ask("SELECT 1", key=key["secret"]))
+        await began.wait()
+        url = f"/v1/api-keys/{key['api_key_id']}"
+        assert (await seb.client.patch(url, json={"disabled": True})).status_code == 200
+        held.set()
+        answer = await asking
+        assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
 
 
 @pytest.mark.parametrize("wrong", [{"max_rows": 0}, {"max_rows": 10_001}, {"timeout_ms": 60_001}])

@@ -54,3 +54,13 @@ async def test_the_columns_of_a_table_can_be_changed_so_often_and_no_more(
         while await here.seb.appliance.tables.step():
             pass
         assert len(here.seb.appliance.broker.table_commits.find("orders").head.schemas) == 1
+
+
+async def test_a_topic_whose_columns_all_take_the_whole_value_is_refused(tmp_path: Path):
+    """Each of them would have a copy of a record of 16 MiB."""
+    async with ground(tmp_path) as here:
+        columns = ", ".join(f"c{number}:json=$" for number in range(9))
+        settings = TopicSettings(table="iceberg", table_columns=columns)
+        with pytest.raises(BadRequestError) as refused:
+            await here.seb.appliance.broker.topics.create("t", settings)
+        assert "9 columns take this member" in str(refused.value.data)

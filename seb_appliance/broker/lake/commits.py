@@ -10,6 +10,7 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Final
 
@@ -225,10 +226,8 @@ class TableCommits:
             if is_due or await self._bytes(topic, table) >= settings.table_file_bytes:
                 due.append((self.lags.since_s(table.head.table_id), table, topic, settings))
         for _, table, topic, settings in sorted(due, key=lambda one: one[0]):
-            try:
+            with suppress(TopicNotFoundError):  # deleted meanwhile
                 return await self._append(table, topic, settings)
-            except TopicNotFoundError:  # deleted meanwhile
-                continue
         return None
 
     async def _bytes(self, topic: Topic, table: LakeTable) -> int:
@@ -308,6 +307,8 @@ class TableCommits:
             parts, _ = await self._parts(topic, first, end)
         except TopicNotFoundError:  # deleted meanwhile
             return None
+        if topic.log_start_offset > first:  # trimmed meanwhile: the table alone has these rows
+            return None
         return self._job(
             table, settings, "delete", first=first, end=end, as_of=as_of, parts=parts, removed=[old]
         )
@@ -367,9 +368,8 @@ class TableCommits:
         """The metadata of a last commit that is not known to be in the bucket."""
         for table in self._tables.all():
             head = table.head
-            if not self.is_settled(head.table_id) or head.table_id in self.foreign:
-                continue
-            if rests(head.table_id):
+            is_free = self.is_settled(head.table_id) and head.table_id not in self.foreign
+            if not is_free or rests(head.table_id):
                 continue
             if not self._is_published(head) or head.table_id in self._repairs:
                 return self.print_job(table, is_first=self._tables.published(head.table_id) is None)

@@ -10,7 +10,8 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from itertools import chain, count
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -49,10 +50,11 @@ class SqlJob(msgspec.Struct):
 
 
 class SqlRows(msgspec.Struct, tag=True):
-    """Columns (name, type of DuckDB) and rows, of plain JSON values. `is_cut`: there are more."""
+    """Columns (name, type of DuckDB) and rows, as JSON: to decode a million values would hold the
+    event loop. `is_cut`: there are more."""
 
     columns: list[tuple[str, str]]
-    rows: list[list[Any]]
+    rows: bytes
     is_cut: bool = False
 
 
@@ -90,13 +92,14 @@ class TableQueries:
     def named(self) -> dict[str, LakeTable]:
         """All tables by the names that the catalog and SQL give them. Tables of topics that are
         there come first, then the older ones: of a name that is taken, the table gets one with the
-        beginning of its id."""
+        beginning of its id. Topics may have names of that form, too, so that it may take more."""
         named: dict[str, LakeTable] = {}
         tables = self._tables.all()
         for table in sorted(tables, key=lambda one: self._commits.state(one) == "detached"):
             table_id = table.head.table_id
             plain = table.head.definition.name.lower().replace(".", "_")
-            names = (plain, f"{plain}_{table_id[:8]}", f"{plain}_{table_id}")
+            more = (f"{plain}_{table_id}_{number}" for number in count(2))
+            names = chain((plain, f"{plain}_{table_id[:8]}", f"{plain}_{table_id}"), more)
             named[next(name for name in names if name not in named)] = table
         return named
 
@@ -146,7 +149,7 @@ class TableQueries:
     ) -> Iterator[tuple[tuple[str, ...], LakeTable]]:
         """The tables whose names occur in the statement, and that may be read. A topic whose name
         is that of another table does not take it away: somebody else may have named it."""
-        text = statement.lower()
+        words = _words(statement.lower())
         readable = {
             name: table
             for name, table in self.named().items()
@@ -157,13 +160,14 @@ class TableQueries:
             topic = table.head.definition.name
             names = (name,) if topic.lower() in taken else (name, topic)
             taken.add(topic.lower())
-            if any(_occurs(one.lower(), text) for one in names):
+            if any(one.lower() in words for one in names):
                 yield names, table
 
 
-def _occurs(name: str, text: str) -> bool:
-    """As a whole: tables with names such as `e` do not belong to every statement."""
-    return name in text and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+def _words(text: str) -> set[str]:
+    """What may be the name of a table, as a whole: one such as `e` does not belong to every
+    statement. Names with `.` or `-` are in quotation marks."""
+    return {*re.findall(r"\w+", text), *re.findall(r"[\w.-]+", text)}
 
 
 def _described(names: tuple[str, ...], table: LakeTable) -> SqlTable:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import chain, count, islice
@@ -74,6 +75,20 @@ def parse(text: str) -> Declared:
     if rest and any(not column.path for column in columns):
         raise ValueError(f"{REST.name} would be empty: a column of $ takes every member.")
     return Declared(tuple(columns), rest)
+
+
+def check_copies(declared: Declared) -> None:
+    """Raises ValueError where too many columns take the same member: each of them has a copy of
+    it, in memory, too."""
+    takers = Counter(column.path for column in declared.columns)
+    most = limits.TABLE_COLUMNS_OF_MEMBER_MAX
+    for one in declared.columns:
+        count = sum(takers[one.path[:length]] for length in range(len(one.path) + 1))
+        if count > most:
+            raise ValueError(
+                f"Column {one.name}: {count} columns take this member, or one that it is in; "
+                f"at most {most} may."
+            )
 
 
 def _items(text: str) -> Iterator[str]:

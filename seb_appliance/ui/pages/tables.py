@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 
+import msgspec
 from litestar.types import ASGIApp
 
 from seb_appliance import limits
@@ -127,6 +128,7 @@ async def show_one(
         ),
         newest={engine: newest_by_key(engine, name, has_value=has_value) for engine in KEYED},
         answer=answer,
+        rows=[] if answer is None else _rows(answer),
         statement=visit.form.text("sql") or _first_query(visit, found),
         no_sql=visit.broker.sql.unavailable,
         cell_max=_CELL_MAX,
@@ -136,6 +138,11 @@ async def show_one(
         # htmx shows no other answer.
         status=200 if visit.part == "sql-answer" else None,
     )
+
+
+def _rows(answer: SqlAnswer) -> list[list[Any]]:
+    rows: list[list[Any]] = msgspec.json.decode(answer.result.rows)
+    return rows
 
 
 def _first_query(visit: Visit, table: LakeTable) -> str:
@@ -153,7 +160,7 @@ async def query(visit: Visit, table: str) -> ASGIApp:
     answer = await visit.broker.sql.query(OPERATOR, statement, lambda _: True)
     if visit.form.text("as") == "csv":
         names = [name for name, _ in answer.result.columns]
-        return csv_file(f"{table}.csv", csv_of(names, answer.result.rows))
+        return csv_file(f"{table}.csv", csv_of(names, _rows(answer)))
     return await show_one(visit, table, answer=answer)
 
 

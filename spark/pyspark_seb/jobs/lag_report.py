@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from pyspark_seb.answers import Groups
 from pyspark_seb.client import Appliance
 from pyspark_seb.jobs import folders
 from pyspark_seb.jobs.frame import Job, Result, Run
@@ -44,7 +45,7 @@ def groups(appliance: Appliance) -> Iterator[str]:
     """The names of all groups that the API key sees."""
     after: str | None = ""
     while after is not None:
-        page = appliance.get("/v1/groups", after=after).json()
+        page = appliance.get("/v1/groups", after=after).json(Groups)
         yield from (found["group"] for found in page["groups"])
         after = page["next_after"]
 

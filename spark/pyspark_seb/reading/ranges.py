@@ -16,6 +16,7 @@ from crc32c import crc32c
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
+from pyspark_seb.answers import Manifest, Section, Topic
 from pyspark_seb.arrow.columns import ArrowBatches, arrow_schema
 from pyspark_seb.client import Answer, Appliance, Connection
 from pyspark_seb.errors import (
@@ -80,11 +81,13 @@ class SegmentReader:
     def _by_manifest(self, at: int, by_api: ByApi) -> Iterator[Stored]:
         """One manifest's worth. What no segment of it covers goes by the API."""
         path = f"/v1/topics/{self._wanted.topic}/manifest"
-        manifest = self._appliance.get(
+        manifest: Manifest = self._appliance.get(
             path, offset=at, until=self._wanted.end, presign=PRESIGN
-        ).json()
+        ).json(Manifest)
         if manifest["topic_id"] != self._wanted.topic_id:
             raise TopicChangedError(f"topic {self._wanted.topic!r} was deleted and created again")
+        if manifest["next_offset"] <= at:
+            raise _shorter(self._wanted, manifest["next_offset"])
         for segment in manifest["segments"]:
             if segment["url"] is None:
                 continue
@@ -97,7 +100,7 @@ class SegmentReader:
         if at < end:
             yield from by_api(at, end)
 
-    def _get(self, url: str, run: list[dict[str, Any]]) -> bytes:
+    def _get(self, url: str, run: list[Section]) -> bytes:
         """The bytes of neighbouring sections, checked."""
         begin = run[0]["at"]
         length = run[-1]["at"] + run[-1]["length"] - begin
@@ -129,9 +132,9 @@ class SegmentReader:
         return body
 
 
-def _runs(sections: list[dict[str, Any]], at: int) -> Iterator[list[dict[str, Any]]]:
+def _runs(sections: list[Section], at: int) -> Iterator[list[Section]]:
     """Sections from offset `at` on, in runs that lie back to back and have about GET_BYTES."""
-    run: list[dict[str, Any]] = []
+    run: list[Section] = []
     for section in sections:
         if section["last_offset"] < at:
             continue
@@ -193,7 +196,7 @@ def read_range(
             except ApplianceError as error:
                 if error.code != "offset_expired":
                     raise
-                log_start_offset = int(error.data["log_start_offset"])
+                log_start_offset = error.number("log_start_offset")
                 if options.fail_on_data_loss:
                     raise RecordsGoneError(wanted.topic, at, log_start_offset) from error
                 at = max(at, log_start_offset)
@@ -236,12 +239,16 @@ def by_api(appliance: Appliance, wanted: TopicRange, at: int, end: int) -> Itera
         answer = _records(appliance, wanted, path, offset=at, until=end)
         following = answer.number("seb-next-offset")
         if following <= at:
-            raise TopicChangedError(
-                f"the log of topic {wanted.topic!r} ends at {following}, and was planned to be "
-                f"read up to {end}"
-            )
+            raise _shorter(wanted, following)
         yield answer.body, following
         at = following
+
+
+def _shorter(wanted: TopicRange, log_end_offset: int) -> TopicChangedError:
+    return TopicChangedError(
+        f"the log of topic {wanted.topic!r} ends at {log_end_offset}, and was planned to be read "
+        f"up to {wanted.end}"
+    )
 
 
 def _records(appliance: Appliance, wanted: TopicRange, path: str, **query: int) -> Answer:
@@ -257,7 +264,7 @@ def _records(appliance: Appliance, wanted: TopicRange, path: str, **query: int) 
 
 
 def _check_topic(appliance: Appliance, wanted: TopicRange) -> None:
-    topic_id = appliance.get(f"/v1/topics/{wanted.topic}").json()["topic_id"]
+    topic_id = appliance.get(f"/v1/topics/{wanted.topic}").json(Topic)["topic_id"]
     if topic_id != wanted.topic_id:
         raise TopicChangedError(
             f"topic {wanted.topic!r} was deleted and created again since the read was planned"

@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from pyspark_seb.answers import Page
 from pyspark_seb.client import Appliance
 from pyspark_seb.errors import ApplianceError, BadOptionError, TopicChangedError
 from pyspark_seb.options import (
@@ -280,11 +281,11 @@ class Watch:
         try:
             if self._cursor is None:
                 # What came before this position is found in the log ends that are asked for next.
-                page = appliance.get(_MANY, **asked, offset="latest").json()
+                page = appliance.get(_MANY, **asked, offset="latest").json(Page)
                 self._cursor = page["cursor"]
                 return True
             asked |= {"cursor": self._cursor, "wait": f"{WAIT_S}s"}
-            page = appliance.get(_MANY, **asked).json()
+            page = appliance.get(_MANY, **asked).json(Page)
         except ApplianceError:  # too many topics for one question, or a cursor that has expired
             self._cursor = None
             time.sleep(WAIT_S)

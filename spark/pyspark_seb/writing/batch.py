@@ -88,7 +88,7 @@ class Producer:
             except ApplianceError as error:
                 if error.code != "sequence_gap":
                     raise
-                stored, sent = error.data["expected"], self._seqs[topic]
+                stored, sent = error.number("expected"), self._seqs[topic]
                 if stored != sent:
                     raise RowsChangedError(topic, f"{stored} requests, and {sent} now") from error
 

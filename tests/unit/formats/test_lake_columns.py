@@ -13,6 +13,7 @@ from seb_appliance import limits
 from seb_appliance.formats.lake.columns import (
     TYPES,
     Declared,
+    check_copies,
     columns_of,
     format_columns,
     parse,
@@ -99,6 +100,18 @@ def test_a_wrong_text_is_refused_and_its_column_named(text: str, told: str) -> N
 def test_any_text_is_read_or_refused(text: str) -> None:
     with contextlib.suppress(ValueError):
         parse(text)
+
+
+def test_few_columns_take_the_same_member() -> None:
+    most = limits.TABLE_COLUMNS_OF_MEMBER_MAX
+    whole = [f"all{number}:json=$" for number in range(most - 1)]
+    check_copies(parse(", ".join([*whole, "a:long", "b:string"])))
+    for text in (
+        ", ".join([*whole, "x:json=$.x", "y:long=$.x.y"]),
+        ", ".join([*whole, "x:json=$", "y:long"]),
+    ):
+        with pytest.raises(ValueError, match=rf"^Column y: {most + 1} columns take this member"):
+            check_copies(parse(text))
 
 
 def test_a_column_keeps_its_field_id_and_a_changed_one_gets_a_new_one() -> None:

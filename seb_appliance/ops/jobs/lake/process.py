@@ -73,7 +73,7 @@ class ChildTableWriter:
         self.rss_bytes = 0
         hello = Hello(settings, mode, cache)
         self._process = JobProcess(
-            "seb_appliance.ops.jobs.lake.child", "the tables'", hello, ENVIRONMENT
+            "seb_appliance.ops.jobs.lake.child", "the table writer", hello, ENVIRONMENT
         )
 
     async def write(self, job: WriteJob) -> Written:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -31,9 +31,9 @@ def _read_exactly(length: int) -> bytes:
     return data
 
 
-def _received(kind: type[Any]) -> Any:
+def _read_frame() -> bytes:
     (length,) = LENGTH.unpack(_read_exactly(LENGTH.size))
-    return msgspec.msgpack.decode(_read_exactly(length), type=kind)
+    return _read_exactly(length)
 
 
 def _send(value: object) -> None:
@@ -47,15 +47,14 @@ def _send(value: object) -> None:
 def _read(key: str, at: int, length: int) -> bytes:
     with _asking:
         _send(Range(key, at, length))
-        data: bytes = _received(bytes)
-    return data
+        return _read_frame()
 
 
 def main() -> None:
     database = SqlDatabase(_read)
     os.nice(_NICE)
     confine(2 * limits.SQL_MEMORY_BYTES, int(limits.SQL_S_MAX) + 1)
-    found = database.answer(_received(SqlJob))
+    found = database.answer(msgspec.msgpack.decode(_read_frame(), type=SqlJob))
     _send(SqlFailed(found) if isinstance(found, str) else found)
     os._exit(0)  # nothing is left to do, and nothing is to be told of on stderr
 

@@ -10,14 +10,16 @@ from typing import Final
 
 import msgspec
 
+from seb_appliance import limits
 from seb_appliance.broker.lake.queries import SqlJob, SqlRows
 from seb_appliance.errors import SqlStatementError, StoreUncertainError
-from seb_appliance.ops.jobs.job_process import frame, read_frame
+from seb_appliance.ops.jobs.job_process import LENGTH, frame, read_frame
 from seb_appliance.setting_sources import environment_without_settings
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.tasks import Child
 
 _MODULE: Final = "seb_appliance.ops.jobs.sql.child"
+_PIECE_BYTES: Final = 256 * limits.KIB
 
 
 class Range(msgspec.Struct, tag=True):
@@ -65,5 +67,12 @@ class SqlProcess:
             if found.key not in allowed:
                 raise StoreUncertainError("the process of a statement asked for another object")
             data = (await self._store.get_range(found.key, found.at, found.length)).data
-            child.stdin.write(frame(data))
-            await child.stdin.drain()
+            await _give(child, data)
+
+
+async def _give(child: Child, data: bytes) -> None:
+    """Piece by piece: copies of 32 MiB would hold the event loop."""
+    child.stdin.write(LENGTH.pack(len(data)))
+    for at in range(0, len(data), _PIECE_BYTES):
+        child.stdin.write(data[at : at + _PIECE_BYTES])
+        await child.stdin.drain()

@@ -26,6 +26,7 @@ from pyspark.sql import functions as sql
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
+from pyspark_seb.answers import Compacted, Upload
 from pyspark_seb.arrow.columns import STORED_SCHEMA
 from pyspark_seb.arrow.rows import SegmentPlace, segment_of
 from pyspark_seb.client import Appliance, Connection
@@ -187,7 +188,7 @@ def upload(appliance: Appliance, wanted: Compaction, place: SegmentPlace, body: 
     why = ""
     for attempt in range(UPLOAD_ATTEMPTS):
         time.sleep(PAUSE_S * attempt)
-        given = appliance.send("POST", f"{wanted.path}/segments", asked).json()
+        given: Upload = appliance.send("POST", f"{wanted.path}/segments", asked).json(Upload)
         parts = urlsplit(given["url"])
         bucket = Connection(f"{parts.scheme}://{parts.netloc}")
         with closing(bucket):
@@ -199,7 +200,7 @@ def upload(appliance: Appliance, wanted: Compaction, place: SegmentPlace, body: 
                 why = f"no answer from {parts.netloc} ({error!r})"
                 continue
         if answer.status == 200:
-            return str(given["segment"])
+            return given["segment"]
         why = f"{parts.netloc} answers {answer.status}"
     raise ApplianceError("PUT of a segment", 0, "unreachable", why, {})
 
@@ -214,8 +215,10 @@ class Outcome:
 
 def begin(appliance: Appliance, topic: str) -> Compaction:
     """Raises ApplianceError."""
-    found = appliance.send("POST", f"/v1/topics/{topic}/compactions", {}).json()
-    return Compaction(**{name: found[name] for name in Compaction.__dataclass_fields__})
+    found: Compaction = appliance.send("POST", f"/v1/topics/{topic}/compactions", {}).json(
+        Compaction
+    )
+    return found
 
 
 def compact(run: Run, access: Access, wanted: Compaction) -> list[str]:
@@ -256,7 +259,7 @@ def outcome(appliance: Appliance, wanted: Compaction, wait_s: float) -> Outcome:
     ApplianceError."""
     give_up_s = time.monotonic() + wait_s
     while True:
-        found = appliance.get(wanted.path).json()
+        found: Compacted = appliance.get(wanted.path).json(Compacted)
         if found["state"] != "checking" or time.monotonic() > give_up_s:
             return Outcome(found["state"], found["reason"])
         time.sleep(POLL_S)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
+from pyspark_seb.answers import GroupTopic
 from pyspark_seb.client import Appliance
 from pyspark_seb.errors import TopicChangedError
 from pyspark_seb.options import (
@@ -85,13 +85,13 @@ def finish(appliance: Appliance, group: str, pull: Pull) -> None:
 
 
 def _standing_at(
-    appliance: Appliance, options: ReadOptions, log: TopicLog, found: dict[str, Any] | None
+    appliance: Appliance, options: ReadOptions, log: TopicLog, found: GroupTopic | None
 ) -> int:
     if found is None:
         return start_of(appliance, log, options, None)
     if found["topic_id"] != log.topic_id:
         raise TopicChangedError(f"topic {log.topic!r} was created again since the group read it")
-    return int(found["committed_offset"])
+    return found["committed_offset"]
 
 
 def _note(start: int, end: int) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from seb_appliance.broker.lake import commits
+from tests.support.lake import Story, data_file
 from tests.support.tidied import Place
 
 
@@ -39,4 +40,32 @@ async def test_a_merge_of_segments_amid_a_commit_doubles_nothing(
         for offset in range(part.place.base_offset, part.place.last_offset + 1)
     ]
     assert (covered, end) == (list(range(9)), 9)
+    await place.appliance.close()
+
+
+@pytest.mark.parametrize("trims", [True, False])
+async def test_a_file_whose_records_are_trimmed_meanwhile_is_not_written_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, trims: bool
+) -> None:
+    place = Place(tmp_path)
+    await place.start(tidy_after="0ms")
+    await place.produce("t", 9)
+    await place.tidy()
+    tables: Any = place.broker.table_commits
+    tables.place = SimpleNamespace(key_of=str)
+    look = tables._index.rows_of
+
+    async def after_a_trim(topic: Any, offset: int) -> Any:
+        if trims:
+            await place.broker.topics.trim("t", 4)
+        return await look(topic, offset)
+
+    monkeypatch.setattr(tables._index, "rows_of", after_a_trim)
+    topic = place.broker._catalog.topic("t")
+    story = Story()
+    story.commit(data_file(0, 8))
+    (old,) = story.table.living()
+    settings = tables._settings.effective(topic.settings)
+    job = await tables._anew(story.table, topic, settings, old)
+    assert (job is None) == trims
     await place.appliance.close()

@@ -1,0 +1,43 @@
+"""A statement of SQL in the process that runs it, and what the appliance gives to that."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+from seb_appliance import limits
+from seb_appliance.broker.lake.queries import SqlJob, SqlRows
+from seb_appliance.lake.sql import SqlDatabase
+from seb_appliance.ops.jobs.job_process import LENGTH
+from seb_appliance.ops.jobs.sql.process import _give
+
+
+def answer(statement: str, bytes_max: int = limits.SQL_ANSWER_BYTES) -> SqlRows | str:
+    return SqlDatabase(lambda *_: b"").answer(SqlJob(statement, (), 10, bytes_max))
+
+
+def test_rows_come_as_json() -> None:
+    found = answer("SELECT i, NULL, 'é' FROM range(11) r(i)")
+    assert isinstance(found, SqlRows)
+    assert found.rows == b"[" + b",".join(b'[%d,null,"\xc3\xa9"]' % i for i in range(10)) + b"]"
+    assert found.is_cut
+
+
+def test_names_and_types_of_columns_count_as_bytes_of_the_answer() -> None:
+    many = ", ".join(["x"] * 100)
+    statement = f"SELECT {many} FROM (SELECT NULL::ENUM('{'a' * 1_000}') x) LIMIT 0"
+    assert isinstance(answer(statement, 200_000), SqlRows)
+    found = answer(statement, 50_000)
+    assert isinstance(found, str)
+    assert found.startswith("The names and types of the columns take ")
+
+
+async def test_no_piece_of_a_range_holds_the_event_loop_for_long() -> None:
+    pieces = list[bytes]()
+
+    async def drain() -> None: ...
+
+    pipe = SimpleNamespace(write=pieces.append, drain=drain)
+    data = bytes(range(256)) * 5_000
+    await _give(SimpleNamespace(stdin=pipe), data)  # type: ignore[arg-type]
+    assert b"".join(pieces) == LENGTH.pack(len(data)) + data
+    assert max(map(len, pieces)) <= 256 * limits.KIB
