@@ -54,8 +54,7 @@ Subscribed = tuple[Subscription, Offsets]  # and the log ends when it was made
 
 
 class Document(msgspec.Struct, omit_defaults=True):
-    """A session as it is stored. `until_us`: when it ends, by the log's clock, if its client was not
-    connected.
+    """A session as it is stored. `until_us`: when it ends, by the log's clock, if ever.
     `filters`: with the log ends when each was subscribed; a number is that of the default topic.
     `routes`: those of that time."""
 
