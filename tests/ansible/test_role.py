@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import tomllib
@@ -192,3 +193,49 @@ def test_kafka_is_set_up_and_let_through_the_firewall(
         f"tcp dport {settings.get('kafka_port', 9093)} accept" in (tmp_path / "nft").read_text()
     )
     assert passed is bool(settings)
+
+
+def test_what_a_run_that_was_broken_off_has_changed_is_newer_than_the_process(
+    tmp_path: Path,
+) -> None:
+    known = {
+        "seb_appliance_home": str(tmp_path),
+        "seb_appliance_config": str(tmp_path / "seb.toml"),
+        "seb_appliance_unit": str(tmp_path / "seb.service"),
+    }
+    (found,) = read(ROLE / "tasks" / "stale.yml")
+    command = found["ansible.builtin.shell"]["cmd"]
+    for name, value in known.items():
+        command = command.replace(f"{{{{ {name} }}}}", value)
+    (tmp_path / "systemctl").write_text("#!/bin/sh\necho 'Sun 2026-11-29 18:00:00.500000 UTC'\n")
+    (tmp_path / "systemctl").chmod(0o755)
+    (tmp_path / "releases").mkdir()
+    (tmp_path / "current").symlink_to(tmp_path / "releases")
+    files = ("current", "seb.toml", "seb.service")
+    for name in files[1:]:
+        (tmp_path / name).touch()
+    began_ns = 1_795_975_200_500_000_000  # 18:00:00.5
+    for changed in (None, *files):
+        for name in files:
+            at_ns = began_ns + (1 if name == changed else -1) * 200_000_000
+            os.utime(tmp_path / name, ns=(at_ns, at_ns), follow_symlinks=False)
+        environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(
+            ["sh", "-c", command], env=environment, check=True, capture_output=True, text=True
+        )
+        assert done.stdout.split() == ([] if changed is None else [str(tmp_path / changed)])
+
+
+@pytest.mark.slow
+def test_a_rollback_puts_the_earlier_release_in_use_before_it_remembers_the_other(
+    tmp_path: Path,
+) -> None:
+    for version in ("0.1.0", "0.1.1"):
+        (tmp_path / "releases" / version / "venv" / "bin").mkdir(parents=True)
+        (tmp_path / "releases" / version / "venv" / "bin" / "seb").touch()
+    (tmp_path / "current").symlink_to(tmp_path / "releases" / "0.1.1")
+    (tmp_path / "previous").symlink_to(tmp_path / "releases" / "0.1.0")
+    where = {"ansible_become": False, "seb_appliance_home": str(tmp_path)}
+    text = play("rollback.yml", {**VARIABLES, **where}, tmp_path, "--check").text
+    steps = re.findall(r"TASK \[seb_appliance : (.*?)\][ *]*\nchanged", text)
+    assert steps == ["Put the earlier release in use", "Remember the release that is left"]
