@@ -26,6 +26,7 @@ from seb_appliance.formats.queues.queues import flat, nested
 from seb_appliance.formats.topic_settings import SETTINGS
 from seb_appliance.protocols.inlets.settings import SETTINGS as INLET_SETTINGS
 from seb_appliance.protocols.inlets.settings import VERIFY
+from seb_appliance.protocols.kafka.partitions import partition_of
 from seb_appliance.protocols.subscriptions.settings import SETTINGS as SUBSCRIPTION_SETTINGS
 
 Json = dict[str, Any]
@@ -183,12 +184,21 @@ def plan(wanted: State, present: Mapping[str, list[Found]], *, prune: bool, in_u
         Change("delete", part[:-1], one.name, one.api_key_id, one.words, {})
         for part in _DELETED
         for one in present.get(part, ())
-        if one.name not in wanted[part]
-        # A subscription has a queue of its name.
-        and not (part == "queues" and one.name in wanted.get("subscriptions", ()))
+        if one.name not in wanted[part] and not _belongs(part, one.name, wanted)
     ]
     kept = [change for change in extra if not prune or change.api_key_id == in_use]
     return Plan(changes + [change for change in extra if change not in kept], kept)
+
+
+def _belongs(part: str, name: str, wanted: State) -> bool:
+    """Whether it was made for something in the file, with which it stays."""
+    if part == "queues":  # a subscription has one of its name
+        return name in wanted.get("subscriptions", ())
+    if part != "topics":
+        return False
+    queues = wanted.get("queues", {}).values()
+    is_partition = partition_of(name)[0] in wanted["topics"]
+    return is_partition or any(queue.get("dead_letter") == name for queue in queues)
 
 
 def _change(part: str, name: str, there: Found | None, after: Words) -> Change | None:

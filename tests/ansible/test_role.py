@@ -269,3 +269,18 @@ def test_kafka_is_set_up_and_let_through_the_firewall(
         f"tcp dport {settings.get('kafka_port', 9093)} accept" in (tmp_path / "nft").read_text()
     )
     assert passed is bool(settings)
+
+
+@pytest.mark.slow
+def test_a_rollback_puts_the_earlier_release_in_use_before_it_remembers_the_other(
+    tmp_path: Path,
+) -> None:
+    for version in ("0.1.0", "0.1.1"):
+        (tmp_path / "releases" / version / "venv" / "bin").mkdir(parents=True)
+        (tmp_path / "releases" / version / "venv" / "bin" / "seb").touch()
+    (tmp_path / "current").symlink_to(tmp_path / "releases" / "0.1.1")
+    (tmp_path / "previous").symlink_to(tmp_path / "releases" / "0.1.0")
+    where = {"ansible_become": False, "seb_appliance_home": str(tmp_path)}
+    text = play("rollback.yml", {**VARIABLES, **where}, tmp_path, "--check").text
+    steps = re.findall(r"TASK \[seb_appliance : (.*?)\][ *]*\nchanged", text)
+    assert steps == ["Put the earlier release in use", "Remember the release that is left"]

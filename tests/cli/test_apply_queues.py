@@ -48,6 +48,18 @@ def test_the_queue_of_a_subscription_is_not_pruned(seb: Seb) -> None:
     assert seb.good("queues").out == "no queues\n"
 
 
+def test_dead_letters_and_partitions_stay_with_what_they_belong_to(seb: Seb) -> None:
+    for topic in ("orders.eu", "orders.eu.kafka-1", "other.kafka-1", "work.dead"):
+        seb.good("topics", "create", topic)
+    path = write(seb, QUEUE + "topics: {orders.eu: {}}\n")
+    told = seb.good("apply", path, "--prune", "--yes").out
+    assert [line for line in told.splitlines() if line.startswith("- topic")] == [
+        "- topic other.kafka-1"
+    ]
+    seb.good("apply", write(seb, "queues: {}\ntopics: {}\n"), "--prune", "--yes")
+    assert seb.good("topics").out == "no topics\n"
+
+
 SUBSCRIPTION = """
 subscriptions:
   mails:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 
 import pytest
 import pytest_asyncio
@@ -19,6 +20,7 @@ from tests.support.mqtt_client import connected, raw, serving
 from tests.support.mqtt_packets import connect
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+YEARS_NS = 10 * 365 * 24 * 3600 * 10**9
 FOR_AN_HOUR = {"clean_start": False, "session_expiry": 3_600}
 
 
@@ -197,6 +199,18 @@ async def test_clean_start_and_an_expiry_of_0_end_a_session(running):
         assert sessions.count == before
     while (await running[0].client.get("/v1/groups")).text.count(".brief"):
         pass  # the group goes with the session
+
+
+@pytest.mark.parametrize("ahead_ns", [YEARS_NS, -YEARS_NS])
+async def test_a_clock_that_jumps_ends_no_session(running, monkeypatch, ahead_ns):
+    sessions, right_ns = running[1].sessions, time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: right_ns() + min(ahead_ns, 0))
+    async with connected(running, client_id=f"steady{ahead_ns}", **kept()) as client:
+        await client.subscribe("steady")
+    await gone(running, f"steady{ahead_ns}")
+    monkeypatch.setattr(time, "time_ns", lambda: right_ns() + max(ahead_ns, 0))
+    await sessions._sweep()
+    assert sessions.find(client_of(running, f"steady{ahead_ns}")) is not None
 
 
 async def test_a_session_ends_after_its_time(running):

@@ -27,6 +27,7 @@ from seb_appliance.failpoints import Failpoints
 from seb_appliance.ops.host.data_directory import ensure_admin_key
 from seb_appliance.ops.host.otel import OtelTraces
 from seb_appliance.ops.host.passwords import Passwords
+from seb_appliance.ops.host.pauses import last_before_pause
 from seb_appliance.ops.host.runtime import LoopProbe
 from seb_appliance.ops.host.secret_box import FernetBox
 from seb_appliance.ops.jobs.check_job import CheckKeeper
@@ -168,7 +169,12 @@ class Appliance:
                 progress=progress,
             )
             warnings = (*report.warnings, *appliance.clock.warnings())
-            await appliance._build(database, journal, replace(report, warnings=warnings))
+            now_us = max(appliance.clock.wall_us(), journal.position.created_us)
+            before_us = await last_before_pause(
+                settings.data / "local.sqlite", report.before_us, now_us
+            )
+            report = replace(report, warnings=warnings, before_us=before_us)
+            await appliance._build(database, journal, report)
         return appliance
 
     @classmethod

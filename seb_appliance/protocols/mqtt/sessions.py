@@ -54,7 +54,7 @@ Subscribed = tuple[Subscription, Offsets]  # and the log ends when it was made
 
 
 class Document(msgspec.Struct, omit_defaults=True):
-    """A session as it is stored. `until_us`: when it ends, if its client was not connected.
+    """A session as it is stored. `until_us`: when it ends, by the log's clock, if ever.
     `filters`: with the log ends when each was subscribed; a number is that of the default topic.
     `routes`: those of that time."""
 
@@ -259,7 +259,7 @@ class Sessions:
             self._close(session)
             return
         session.expiry_s = expiry_s
-        session.until_us = self._broker.clock.wall_us() + expiry_s * _SECOND_US
+        session.until_us = self._broker.log_clock.created_us() + expiry_s * _SECOND_US
         if expiry_s:
             self.acknowledged(session)
             self._store_soon(session)
@@ -342,7 +342,7 @@ class Sessions:
         is_routed_anew = document.routes != routes.all
         if is_routed_anew:
             self._route_anew(session, Routes(routes.default, document.routes))
-        now_us = self._broker.clock.wall_us()
+        now_us = self._broker.log_clock.created_us()
         session.until_us = document.until_us or now_us + document.expiry_s * _SECOND_US
         for topic_filter, (_, since) in session.subscriptions.items():
             for topic in self._logs.all(topic_filter):
@@ -397,7 +397,10 @@ class Sessions:
         self._broker.appends.append_nowait(self._key, self._topic, records, size_bytes, _NOBODY)
 
     def _has_expired(self, session: Session) -> bool:
-        return session.until_us is not None and session.until_us <= self._broker.clock.wall_us()
+        if session.until_us is None:
+            return False
+        for_us = session.expiry_s * _SECOND_US
+        return self._broker.log_clock.age_us(session.until_us - for_us) >= for_us
 
     def _again(self, name: str, seconds: float) -> None:
         def begin() -> None:

@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import stat
+import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -165,7 +166,8 @@ class DirectoryStore(LocalStore):
     """An `ObjectStore` in the folder `root`, which is created if absent.
 
     The constructor removes temporary files that a crash left and syncs the folders, so that every
-    visible object is durable. Raises OSError if `root` cannot be used.
+    visible object is durable. Raises OSError if `root` cannot be used. Requests fail while another
+    folder is at its path: after a file system is unmounted, what was stored would be elsewhere.
     """
 
     durability: Durability = "disk"
@@ -181,6 +183,9 @@ class DirectoryStore(LocalStore):
         # next power failure could remove, after replay had relied on it.
         for folder, _, _ in os.walk(self._root):
             _sync_folder(Path(folder))
+        # Open until the end: its file system is busy, and no other folder gets its number.
+        self._opened = os.open(self._root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._release = weakref.finalize(self, os.close, self._opened)
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="directory-store")
 
     async def create(self, key: str, body: bytes) -> None:
@@ -213,13 +218,23 @@ class DirectoryStore(LocalStore):
     async def close(self) -> None:
         """Wait for the requests under way, then end the threads."""
         await asyncio.to_thread(self._executor.shutdown)
+        self._release()
 
     async def _run(self, key: str, request: Callable[[], T]) -> T:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(self._executor, request)
+            return await loop.run_in_executor(self._executor, self._in_place, request)
         except OSError as error:
             raise _meaning(error, key) from error
+
+    def _in_place(self, request: Callable[[], T]) -> T:
+        try:
+            is_ours = os.path.samestat(self._root.stat(), os.fstat(self._opened))
+        except (FileNotFoundError, NotADirectoryError):
+            is_ours = False
+        if not is_ours:
+            raise OSError(errno.ESTALE, f"{self._root} is another folder: unmounted or moved")
+        return request()
 
     def _write(self, key: str, body: bytes, publish: Callable[[Path, Path], None]) -> None:
         _check_key(key)

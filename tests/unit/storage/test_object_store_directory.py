@@ -120,6 +120,33 @@ async def test_a_folder_that_is_taken_away_is_made_again(
     assert await store.get("journal/1") == b"bytes"
 
 
+async def test_nothing_is_asked_of_a_folder_that_took_the_place_of_the_bucket(
+    tmp_path: Path,
+) -> None:
+    root, away = tmp_path / "bucket", tmp_path / "away"
+    store = DirectoryStore(root)
+    try:
+        await store.create("journal/1", b"bytes")
+        root.rename(away)
+        for makes in (False, True):  # as when a file system is unmounted
+            if makes:
+                root.mkdir()
+            for request in (
+                store.create("journal/2", b"bytes"),
+                store.get("journal/1"),
+                store.list_after(""),
+            ):
+                with pytest.raises(StoreUncertainError, match="unmounted or moved"):
+                    await request
+        assert files_under(root) == []
+        root.rmdir()
+        away.rename(root)
+        await store.create("journal/2", b"bytes")
+        assert files_under(root) == ["journal/1", "journal/2"]
+    finally:
+        await store.close()
+
+
 @pytest.mark.parametrize("failing", ["fsync of the file", "fsync of the folder"])
 async def test_nothing_is_said_to_be_stored_unless_it_was_synced(
     store: DirectoryStore, monkeypatch: pytest.MonkeyPatch, failing: str
