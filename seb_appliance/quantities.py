@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf
 from typing import Any, Final
 
 _MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -58,14 +60,12 @@ def whole(text: str) -> int:
 
 
 def ratio(text: str) -> float:
-    """Raises ValueError."""
-    try:
+    """Raises ValueError. A factor may be above 1."""
+    with suppress(ValueError):
         number = float(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is not a number such as 0.5") from None
-    if not 0 < number < 1:  # also refuses nan
-        raise ValueError(f"{text} is not between 0 and 1")
-    return number
+        if 0 <= number < inf:  # refuses nan, too
+            return number
+    raise ValueError(f"{text[:100]!r} is not a number such as 0.5")
 
 
 def format_value(kind: str, value: Any) -> str:

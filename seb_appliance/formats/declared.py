@@ -44,12 +44,16 @@ class Declared:
         return _METAVARS.get(self.kind) or "|".join(self.choices)
 
     def parse(self, text: str) -> Any:
-        """Raises ValueError with the end of a sentence. The broker checks `bounds`."""
+        """Raises ValueError with the end of a sentence. The broker checks `bounds`; those of a
+        ratio, which has no unit, are checked here, too."""
         if self.kind == "choice":
             if text not in self.choices:
                 raise ValueError(f"{text!r} is none of {' '.join(self.choices)}")
             return text
-        return READERS[self.kind](text)
+        value = READERS[self.kind](text)
+        if self.kind == "ratio" and self.bounds and not self.bounds[0] <= value <= self.bounds[1]:
+            raise ValueError("{} is not between {:g} and {:g}".format(text, *self.bounds))
+        return value
 
     def text(self, value: Any) -> str:
         """As `parse` reads it; what None stands for is said by `unset`."""

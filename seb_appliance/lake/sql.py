@@ -213,11 +213,12 @@ def _rows(found: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: times in RFC 3339, bytes as text or else as base64."""
+    """As JSON has it: times in RFC 3339, bytes as text or else as base64, a fraction and an
+    integer of more than 64 bits as text."""
     match value:
         case None | bool() | int() | str():
             return value
-        case decimal.Decimal() if value == value.to_integral_value():
+        case decimal.Decimal() if value == value.to_integral_value() and abs(value) < 1 << 63:
             return int(value)
         case float():
             return value if math.isfinite(value) else str(value)

@@ -143,3 +143,11 @@ def test_what_a_command_answers_is_json(seb, name, monkeypatch):
     else:
         assert isinstance(told.json, dict)
     assert told.out
+
+
+def test_rows_of_every_type_are_shown_as_a_table(seb):
+    with_table(seb, "TABLE")
+    types = "1.5::DOUBLE d, true b, [1, 2] l, {'x': 'y'} s, NULL n, 7 i, 'text' t"
+    names, row = seb.good("sql", f"SELECT {types}").out.splitlines()
+    assert names.split() == ["d", "b", "l", "s", "n", "i", "t"]
+    assert row.split() == ["1.5", "true", "[1,", "2]", '{"x":', '"y"}', "-", "7", "text"]

@@ -248,3 +248,15 @@ def test_a_full_output_is_told_and_what_it_does_not_hold_is_not_committed(
         "written, nothing new is committed."
     )
     assert "(group_not_found)" in seb.refused("groups", "show", topic)
+
+
+@pytest.mark.parametrize("body", ["value", "items", "lines"])
+def test_record_objects_are_read_as_such_whatever_the_topic_says_of_other_bodies(seb, body):
+    seb.good("topics", "create", f"plain-{body}", "--body", body)
+    for command in (("produce", f"plain-{body}"), ("import", "--format", "ndjson", "--append")):
+        topic = ("--topic", f"plain-{body}") if command[0] == "import" else ()
+        form = () if command[0] == "import" else ("--ndjson",)
+        seb.good(*command, *topic, *form, stdin=b'{"value":"1","key":"a"}\n{"value":"2"}\n')
+    lines = seb.good("consume", f"plain-{body}", "--json").out.splitlines()
+    found = [(one["key"], one["value"]) for one in map(json.loads, lines)]
+    assert found == [("a", "1"), (None, "2")] * 2

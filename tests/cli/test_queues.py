@@ -55,3 +55,12 @@ def test_delayed_records_are_shown_and_not_handed_out(seb: Seb) -> None:
     assert row.split()[:2] + row.split()[3:] == ["later", "2", "s", "1", "0", "0", "0"]
     for wrong in (("--delay", "400d"), ("--ndjson", "--delay", "1s")):
         assert seb("produce", "later", *wrong, stdin=b"{}\n").code == 78
+
+
+def test_pauses_grow_by_a_factor_and_are_shortened_at_random_as_it_is_told(seb: Seb) -> None:
+    rule = ("--retry-factor", "3", "--retry-jitter", "0")
+    seb.good("queues", "set", "pauses", "--topic", "pauses", *rule)
+    retry = seb.good("queues", "show", "pauses", "--json").json["settings"]["retry"]
+    assert (retry["factor"], retry["jitter"]) == (3.0, 0.0)
+    for wrong in ("0.5", "101", "nan"):
+        seb.refused("queues", "set", "pauses", "--retry-factor", wrong, code=78)

@@ -330,6 +330,39 @@ async def test_a_log_record_that_is_too_large_is_left_out_and_the_answer_says_so
     assert len(await records(seb, f"of-{name}")) == 2
 
 
+async def test_an_empty_value_of_otlp_is_stored_as_one(seb):
+    await inlet(seb, "otel-void")
+    request = otlp_request("one")
+    log_record = request.resource_logs[0].scope_logs[0].log_records[0]
+    log_record.body.Clear()
+    log_record.attributes.add(key="void").value.SetInParent()
+    log_record.attributes.add(key="list").value.array_value.values.add()
+    body = request.SerializeToString()
+    await push_to_inlet(seb, "otel-void", "/v1/logs", body, "application/x-protobuf")
+    (found,) = await records(seb, "of-otel-void")
+    stored = json.loads(found["value"])["resourceLogs"][0]["scopeLogs"][0]["logRecords"][0]
+    assert stored["body"] == {}
+    assert stored["attributes"] == [
+        {"key": "void", "value": {}},
+        {"key": "list", "value": {"arrayValue": {"values": [{}]}}},
+    ]
+
+
+@pytest.mark.parametrize("members", ["timeUnixNano", "body", "attributes"])
+async def test_a_null_of_otlp_stands_for_what_is_left_out(seb, members):
+    name = f"otel-null-{members}"
+    await inlet(seb, name)
+    scope = {"scope": None, "schemaUrl": None, "logRecords": [{members: None}]}
+    parts = [{"resource": None, "schemaUrl": None, "scopeLogs": [scope, {"logRecords": None}]}]
+    for logs in (None, [{"scopeLogs": None}], parts):
+        body = json.dumps({"resourceLogs": logs}).encode()
+        answer = await push_to_inlet(seb, name, "/v1/logs", body, "application/json")
+        assert (answer.status_code, answer.json()) == (200, {}), answer.text
+    (found,) = await records(seb, f"of-{name}")
+    stored = json.loads(found["value"])["resourceLogs"][0]["scopeLogs"][0]
+    assert stored["logRecords"] == [{members: None}]
+
+
 async def test_otlp_without_log_records_is_a_success(seb):
     await inlet(seb, "otel-empty")
     answer = await push_to_inlet(seb, "otel-empty", "/v1/logs", b"", "application/x-protobuf")

@@ -25,6 +25,8 @@ async def test_a_table_is_read_by_its_name_in_the_catalog_and_by_its_topics(tmp_
         assert (len(found["rows"]), found["truncated"]) == (3, True)
         assert found["next_offsets"] == {"orders_eu": 20}
         assert await sql.rows("SELECT sum(9007199254740993::BIGINT)") == [[9007199254740993]]
+        most = "sum(9223372036854775807::BIGINT)"
+        assert await sql.rows(f"SELECT {most} FROM range(3)") == [["27670116110564327421"]]
         assert (await sql.rows("DESCRIBE orders_eu"))[0][:2] == ["offset", "BIGINT"]
         assert await sql.rows("EXPLAIN SELECT 1")
 

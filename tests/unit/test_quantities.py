@@ -11,6 +11,7 @@ from seb_appliance.quantities import (
     duration_ms,
     format_duration,
     format_size,
+    ratio,
     size_bytes,
 )
 
@@ -77,3 +78,14 @@ def test_what_is_shown_reads_back_as_the_same(amount: int) -> None:
 )
 def test_a_noun_is_in_the_plural_unless_there_is_one(number: int, noun: str, words: str) -> None:
     assert counted(number, noun) == words
+
+
+@pytest.mark.parametrize("text", ["", "x", "nan", "inf", "1e999", "-0.1"])
+def test_what_is_no_ratio_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a number"):
+        ratio(text)
+
+
+@pytest.mark.parametrize("number", [0.0, 0.5, 1.0, 2.0, 100.0])
+def test_a_ratio_may_be_a_factor_above_1(number: float) -> None:
+    assert ratio(f"{number:g}") == number

@@ -205,8 +205,15 @@ class _Sender:
             "Producer-Epoch": "0",
             "Producer-Seq": str(self._seq),
         }
+        # Record objects are read as such, whatever the topic's setting `body` says of others.
+        query = {"body": "envelope"} if body.content_type == NDJSON else None
         request = caller.endpoint.request(
-            "POST", self._path, body=body.content, content_type=body.content_type, headers=numbered
+            "POST",
+            self._path,
+            query,
+            body=body.content,
+            content_type=body.content_type,
+            headers=numbered,
         )
         try:
             answer = self._client.wait_for(caller.ask(request, is_known_again=True), is_read=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any, Final
 
 import click
@@ -9,7 +10,7 @@ import click
 from seb_appliance import limits
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import Json, ListsByDefault, Result, ask, talks, yes_option
-from seb_appliance.cli.output import moment, outline, size, span, table, tell
+from seb_appliance.cli.output import Cell, Quantity, moment, outline, size, span, table, tell
 from seb_appliance.formats.lake.answers import csv_of
 from seb_appliance.formats.lake.columns import suggest as suggested
 from seb_appliance.formats.lake.readers import (
@@ -246,4 +247,13 @@ def sql(client: HttpClient, statement: str, as_csv: bool, max_rows: int, timeout
     note = f"only the first {counted(len(answer['rows']), 'row')}" if answer["truncated"] else ""
     if as_csv:
         return Result(answer, csv_of(names, answer["rows"]).rstrip("\r\n"), note=note)
-    return Result(answer, lambda _: table(names, answer["rows"], "no rows"), note=note)
+    rows = ([_cell(value) for value in row] for row in answer["rows"])
+    return Result(answer, lambda _: table(names, rows, "no rows"), note=note)
+
+
+def _cell(value: Any) -> Cell:
+    """What is neither text nor an integer as its JSON."""
+    if value is None or type(value) in (int, str):
+        return value  # type: ignore[no-any-return]
+    text = json.dumps(value, ensure_ascii=False)
+    return Quantity(text) if isinstance(value, float) else text

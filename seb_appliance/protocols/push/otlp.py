@@ -31,25 +31,28 @@ _CODES: Final = {400: 3, 401: 16, 403: 7, 404: 5, 429: 8, 503: 14, 504: 4}
 _UNKNOWN: Final = 2
 
 
+# In JSON of protobuf a null stands for what is left out.
+
+
 class _Times(msgspec.Struct, rename="camel"):
-    time_unix_nano: str | int = 0
-    observed_time_unix_nano: str | int = 0
+    time_unix_nano: str | int | None = None
+    observed_time_unix_nano: str | int | None = None
 
 
 class _Scope(msgspec.Struct, rename="camel"):
     scope: msgspec.Raw = _EMPTY
-    log_records: list[msgspec.Raw] = []
-    schema_url: str = ""
+    log_records: list[msgspec.Raw] | None = None
+    schema_url: str | None = None
 
 
 class _Resource(msgspec.Struct, rename="camel"):
     resource: msgspec.Raw = _EMPTY
-    scope_logs: list[_Scope] = []
-    schema_url: str = ""
+    scope_logs: list[_Scope] | None = None
+    schema_url: str | None = None
 
 
 class _Request(msgspec.Struct, rename="camel"):
-    resource_logs: list[_Resource] = []
+    resource_logs: list[_Resource] | None = None
 
 
 _decoder: Final = msgspec.json.Decoder(_Request)
@@ -70,10 +73,10 @@ def read(body: bytes, sent: Sent, bounds: Bounds) -> Pushed:
             f"{named[:100]!r} is not taken here; {_PROTOBUF} and {JSON_MEDIA} are."
         )
     pushed, rejected = Pushed(bounds), 0
-    for resource in request.resource_logs:
-        for scope in resource.scope_logs:
+    for resource in request.resource_logs or ():
+        for scope in resource.scope_logs or ():
             before, after = _around(resource, scope)
-            for log_record in scope.log_records:
+            for log_record in scope.log_records or ():
                 value = before + bytes(log_record) + after
                 if len(value) > bounds.record_bytes:
                     rejected += 1
@@ -157,7 +160,7 @@ def _around(resource: _Resource, scope: _Scope) -> tuple[bytes, bytes]:
 def _time_us(log_record: msgspec.Raw) -> int | None:
     try:
         times = _times_decoder.decode(log_record)
-        nanoseconds = int(times.time_unix_nano) or int(times.observed_time_unix_nano)
+        nanoseconds = int(times.time_unix_nano or 0) or int(times.observed_time_unix_nano or 0)
     except (msgspec.DecodeError, ValueError) as error:
         raise BadJsonError(f"A log record is not one of OTLP: {error}.") from error
     return nanoseconds // 1000 if nanoseconds > 0 else None
