@@ -87,6 +87,9 @@ PARTS: Final[dict[str, Callable[[Json], Words]]] = {
     "subscriptions": _subscription_words,
     "api_keys": _api_key_words,
 }
+# What clients of MQTT and of stream subscriptions have got is the offsets of such groups.
+_GROUPS_OF_PROTOCOLS: Final = ("mqtt.", "mqtt-share.", "ds.")
+_BESIDE_MQTT: Final = ("-retained", "-sessions")
 _DELETED: Final = ("groups", "inlets", "subscriptions", "queues", "topics", "api_keys")
 
 
@@ -191,14 +194,17 @@ def plan(wanted: State, present: Mapping[str, list[Found]], *, prune: bool, in_u
 
 
 def _belongs(part: str, name: str, wanted: State) -> bool:
-    """Whether it was made for something in the file, with which it stays."""
+    """Whether it was made for something else, with which it stays."""
     if part == "queues":  # a subscription has one of its name
         return name in wanted.get("subscriptions", ())
+    if part == "groups":
+        return name.startswith(_GROUPS_OF_PROTOCOLS)
     if part != "topics":
         return False
+    mains = {partition_of(name)[0], *map(name.removesuffix, _BESIDE_MQTT)}
     queues = wanted.get("queues", {}).values()
-    is_partition = partition_of(name)[0] in wanted["topics"]
-    return is_partition or any(queue.get("dead_letter") == name for queue in queues)
+    is_named = not mains.isdisjoint(wanted["topics"])
+    return is_named or any(queue.get("dead_letter") == name for queue in queues)
 
 
 def _change(part: str, name: str, there: Found | None, after: Words) -> Change | None:

@@ -84,6 +84,20 @@ def test_the_unit_restarts_a_process_that_hangs() -> None:
     assert {"Restart=always", "WatchdogSec=60", "NotifyAccess=main"} <= set(unit)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("bucket", "needed"), [("file:///srv/seb", ["/srv/seb"]), ("file:/b", ["/b"]), ("s3://b", [])]
+)
+def test_the_unit_waits_for_the_disk_of_a_bucket_that_is_a_directory(
+    bucket: str, needed: list[str], tmp_path: Path
+) -> None:
+    known = {**read_defaults(), **read(ROLE / "vars" / "main.yml"), **VARIABLES}
+    known |= {"seb_appliance_bucket": bucket, "ansible_facts": {"all_ipv6_addresses": []}}
+    render("seb.service.j2", known, tmp_path / "unit", tmp_path)
+    found = re.findall(r"^RequiresMountsFor=(.*)$", (tmp_path / "unit").read_text(), re.MULTILINE)
+    assert found == needed
+
+
 def test_the_user_data_is_a_cloud_config_without_secrets_whose_script_is_shell(
     tmp_path: Path,
 ) -> None:

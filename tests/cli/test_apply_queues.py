@@ -48,16 +48,26 @@ def test_the_queue_of_a_subscription_is_not_pruned(seb: Seb) -> None:
     assert seb.good("queues").out == "no queues\n"
 
 
-def test_dead_letters_and_partitions_stay_with_what_they_belong_to(seb: Seb) -> None:
-    for topic in ("orders.eu", "orders.eu.kafka-1", "other.kafka-1", "work.dead"):
+def test_what_was_made_for_something_in_the_file_stays_with_it(seb: Seb) -> None:
+    """Dead letters, Kafka's partitions, and what MQTT keeps."""
+    kept = ("orders.eu.kafka-1", "work.dead", "mqtt-sessions", "mqtt-retained")
+    for topic in ("orders.eu", "other.kafka-1", *kept):
         seb.good("topics", "create", topic)
-    path = write(seb, QUEUE + "topics: {orders.eu: {}}\n")
+    path = write(seb, QUEUE + "topics: {orders.eu: {}, mqtt: {}}\n")
     told = seb.good("apply", path, "--prune", "--yes").out
     assert [line for line in told.splitlines() if line.startswith("- topic")] == [
         "- topic other.kafka-1"
     ]
     seb.good("apply", write(seb, "queues: {}\ntopics: {}\n"), "--prune", "--yes")
     assert seb.good("topics").out == "no topics\n"
+
+
+def test_offsets_of_sessions_and_subscriptions_are_not_pruned(seb: Seb) -> None:
+    seb.good("topics", "create", "t")
+    for group in ("mqtt.7ckd4wpx.meter", "mqtt-share.7ckd4wpx._x0", "ds.bots", "lake"):
+        seb.good("groups", "commit", group, "t=0")
+    told = seb.good("apply", write(seb, "groups: {}\n"), "--prune", "--yes").out
+    assert [line for line in told.splitlines() if line.startswith("- ")] == ["- group lake"]
 
 
 SUBSCRIPTION = """

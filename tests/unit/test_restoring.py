@@ -25,6 +25,7 @@ from seb_appliance.errors import (
 from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.data_directory import own_data_directory
+from seb_appliance.ops.host.scratch import MARK
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
@@ -139,14 +140,18 @@ async def test_a_drill_rebuilds_the_state_and_leaves_nothing_behind(
     assert not list(of(tmp_path).data.glob("restore-*"))
 
 
-async def test_a_drill_removes_what_one_left_that_was_killed(tmp_path: Path) -> None:
+async def test_a_drill_removes_what_one_left_that_was_killed_and_no_more(tmp_path: Path) -> None:
     async with appliance(tmp_path) as seb:
         await produce(seb, "one")
     left = of(tmp_path).data / "restore-12345678"
     left.mkdir()
     (left / "state.sqlite").write_text("half")
+    (left / MARK).touch()
+    theirs = of(tmp_path).data / "restore-20261129"
+    (theirs / "bucket" / "_seb").mkdir(parents=True)
     await restoring.verify(of(tmp_path), quiet)
     assert not left.exists()
+    assert (theirs / "bucket" / "_seb").exists()
 
 
 async def test_a_drill_that_fails_is_reported_as_one_that_does_not(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from seb_appliance.broker.lake.due import (
 )
 from seb_appliance.broker.lake.jobs import Part, PrintJob, WriteJob, Written
 from seb_appliance.broker.lake.lags import TableLags
-from seb_appliance.broker.lake.names import has_checkpoint, names_in_use
+from seb_appliance.broker.lake.names import has_checkpoint, names_in_use, unused
 from seb_appliance.broker.lake.notes import CommitRefusedError, TableNotes, TablePlace
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.log_clock import LogClock
@@ -402,12 +402,7 @@ class TableCommits:
         if not all(map(self.is_settled, self._last)):
             return []
         used = {table.head.definition.location: names_in_use(table) for table in tables}
-        strays = []
-        for key in listed:
-            location, name = key[: (cut := key.index("/", key.index("/") + 1) + 1)], key[cut:]
-            if location not in used or not used[location](name):
-                strays.append(key)
-        return strays
+        return unused(listed, used)
 
     def hold(self, topic: Topic) -> int | None:
         """Records from this offset on wait for the topic's table, and retention keeps them for a

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 from seb_appliance.broker.lake.table import LakeTable, TableHead
@@ -17,6 +17,8 @@ _DELTA: Final = re.compile(r"_delta_log/([0-9]{20})(\.checkpoint\.parquet|\.json
 _ICEBERG: Final = re.compile(
     r"metadata/(?:v|snap-)?([0-9]+)(?:\.metadata\.json|\.avro|-m[0-9]+\.avro)"
 )
+
+_DATA: Final = re.compile(r"data/[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.parquet")
 
 
 def data_name(first: int, last: int, name: bytes) -> str:
@@ -67,6 +69,29 @@ def names_in_use(table: LakeTable) -> Callable[[str], bool]:
         return name in used or (printed is not None and int(printed[1]) > head.number)
 
     return is_used
+
+
+def unused(listed: Iterable[str], used: Mapping[str, Callable[[str], bool]]) -> list[str]:
+    """Of the keys below locations those that no table needs. `used`: the names that are in use, by
+    location. Another location was a table's if all names below it are such as we give; what
+    somebody has put into a folder of his own stays."""
+    names: dict[str, list[str]] = {}
+    for key in listed:
+        cut = key.index("/", key.index("/") + 1) + 1
+        names.setdefault(key[:cut], []).append(key[cut:])
+    return [
+        location + name
+        for location, found in names.items()
+        if location in used or all(map(_is_ours, found))
+        for name in found
+        if location not in used or not used[location](name)
+    ]
+
+
+def _is_ours(name: str) -> bool:
+    if name in (HINT, LAST_CHECKPOINT):
+        return True
+    return any(one.fullmatch(name) for one in (_DATA, _DELTA, _ICEBERG))
 
 
 def earlier_metadata(head: TableHead) -> Iterator[tuple[str, int]]:

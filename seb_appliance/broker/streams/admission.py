@@ -310,7 +310,10 @@ class StreamAdmission:
             if wanted.is_like(known.stream):
                 return Duplicate(None, known.changed_in)
             raise self._differs(name, known)
-        if wanted.fork is not None:
+        # Records that were stored without an end stay: PUT asks for what may be there already.
+        holds = known.next_offset > known.log_start_offset
+        ends = (wanted.ttl_s, wanted.expires_us) != (None, None)
+        if wanted.fork is not None or (ends and holds):
             raise self._differs(name, known)
         if wanted.closed:
             raise self._no_stream(name, known)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+MARK: Final = "seb-scratch"  # a file; a folder without it is somebody else's, whatever its name
 
 
 @contextlib.contextmanager
@@ -26,6 +27,7 @@ def scratch_folder(prefix: str, within: Path | None = None) -> Iterator[Path]:
     locked = os.open(made, _FOLDER)
     try:
         fcntl.flock(locked, fcntl.LOCK_EX)
+        (made / MARK).touch()
         # Its name last: another command may remove what has that name and no lock.
         folder = made.rename(made.with_name(made.name.removeprefix(".")))
         try:
@@ -40,6 +42,7 @@ def _remove_if_abandoned(folder: Path) -> None:
     with contextlib.suppress(OSError):  # somebody else's, or it is in use
         opened = os.open(folder, _FOLDER)
         try:
+            os.stat(MARK, dir_fd=opened, follow_symlinks=False)
             if os.fstat(opened).st_uid == os.geteuid():
                 fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(folder, ignore_errors=True)

@@ -184,7 +184,7 @@ class DirectoryStore(LocalStore):
         for folder, _, _ in os.walk(self._root):
             _sync_folder(Path(folder))
         # Open until the end: its file system is busy, and no other folder gets its number.
-        self._opened = os.open(self._root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._opened = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._release = weakref.finalize(self, os.close, self._opened)
         self._executor = ThreadPoolExecutor(THREADS, thread_name_prefix="directory-store")
 

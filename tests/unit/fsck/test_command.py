@@ -10,7 +10,7 @@ import pytest
 
 from seb_appliance.cli import run
 from seb_appliance.ops.host.data_directory import own_data_directory
-from seb_appliance.ops.host.scratch import scratch_folder
+from seb_appliance.ops.host.scratch import MARK, scratch_folder
 from tests.support.whole_bucket import Whole
 
 
@@ -101,11 +101,13 @@ def test_what_a_killed_one_left_in_the_temporary_folder_is_removed(
     for folder in (killed, theirs):
         folder.mkdir()
         (folder / "reference.sqlite").write_bytes(b"8 GiB")
+        (folder / MARK).touch()
+    (tmp_path / "seb-fsck-of-them").mkdir()
     (tmp_path / "seb-fsck-link").symlink_to(theirs)
     with scratch_folder("seb-fsck-") as one, scratch_folder("seb-fsck-") as two:
         assert one.stat().st_mode & 0o077 == 0
         assert {path.name for path in tmp_path.iterdir()} == {
-            one.name, two.name, "theirs", "seb-fsck-link"
+            one.name, two.name, "theirs", "seb-fsck-link", "seb-fsck-of-them"
         }  # fmt: skip
     assert (theirs / "reference.sqlite").exists()
     assert not one.exists()

@@ -7,6 +7,7 @@ from collections.abc import Coroutine
 
 import pytest
 
+from seb_appliance import limits
 from seb_appliance.broker.append.appends import Conditions
 from seb_appliance.broker.append.deduplication import ProducerStamp
 from seb_appliance.broker.streams.admission import WantedFork, WantedStream
@@ -15,9 +16,23 @@ from seb_appliance.errors import (
     StreamClosedError,
     StreamConflictError,
 )
+from seb_appliance.formats.topic_settings import TopicSettings
 from tests.unit.broker.conftest import House, append_to_stream, make_stream
 
 HOUR_S = 3_600
+
+
+@pytest.mark.parametrize("wanted", [WantedStream(ttl_s=1), WantedStream(expires_us=1)])
+async def test_a_topic_with_records_becomes_no_stream_that_expires(
+    house: House, wanted: WantedStream
+) -> None:
+    await house.appended("s", b"older")
+    with pytest.raises(StreamConflictError):
+        await make_stream(house, wanted)
+    await house.clock.advance(limits.STREAM_SWEEP_S + 2)
+    assert await house.values("s") == [b"older"]
+    await house.done(house.broker.topics.create("empty", TopicSettings()))
+    assert await make_stream(house, WantedStream(ttl_s=1), "empty")
 
 
 async def test_what_comes_with_a_stream_lies_behind_what_its_topic_holds(house: House) -> None:
