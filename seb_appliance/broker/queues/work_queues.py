@@ -328,7 +328,7 @@ class WorkQueues:
         return self._tokens.token(name.encode(), place, lease)
 
     async def ack(self, name: str, tokens: Sequence[str], owner: str) -> list[Result]:
-        """One result for each; what is acknowledged is stored. Raises what an append raises, too."""
+        """One result for each; what is acknowledged is stored. Raises as an append, too."""
         return await self._end(name, tokens, owner, _ack)
 
     def ack_nowait(
