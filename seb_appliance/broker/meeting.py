@@ -65,24 +65,24 @@ class Readers(Generic[T]):
     def __init__(self, told: Callable[[T, Topic], None]) -> None:
         """`told`: a topic has changed, or is deleted. It may be called for one who has left."""
         self._told = told
-        self._by_topic: dict[int, set[T]] = {}
+        self.by_topic: dict[int, set[T]] = {}
         self._changed: OrderedDict[int, Topic] = OrderedDict()  # is to be told
         self._is_telling = False
 
     def add(self, one: T, topic_id: int) -> None:
-        self._by_topic.setdefault(topic_id, set()).add(one)
+        self.by_topic.setdefault(topic_id, set()).add(one)
 
     def remove(self, one: T, topic_ids: Iterable[int]) -> None:
         for topic_id in topic_ids:
-            readers = self._by_topic.get(topic_id)
+            readers = self.by_topic.get(topic_id)
             if readers is not None:
                 readers.discard(one)
                 if not readers:
-                    del self._by_topic[topic_id]
+                    del self.by_topic[topic_id]
 
     def changed(self, topic: Topic) -> None:
         """Those who read it are told soon."""
-        if topic.topic_id in self._by_topic:
+        if topic.topic_id in self.by_topic:
             self._changed[topic.topic_id] = topic
             if not self._is_telling:
                 self._is_telling = True
@@ -91,9 +91,9 @@ class Readers(Generic[T]):
     def _telling(self) -> Iterator[None]:
         while self._changed:
             topic_id, topic = self._changed.popitem(last=False)
-            for one in tuple(self._by_topic.get(topic_id, ())):
+            for one in tuple(self.by_topic.get(topic_id, ())):
                 tell(self._told, one, topic)
                 yield
             if topic.deleted:
-                self._by_topic.pop(topic_id, None)
+                self.by_topic.pop(topic_id, None)
         self._is_telling = False

@@ -44,7 +44,7 @@ async def followed(seb, topic, query="", client=None, **headers):
 async def at_the_tail(seb, topic):
     """Returns once every follower of the topic sleeps: whatever there was has been sent."""
     topic_id = seb.appliance.broker.topics.get(topic).topic_id
-    by_topic = seb.appliance.broker.followers.by_topic
+    by_topic = seb.appliance.broker.followers.readers.by_topic
     while not all(f._woken is not None and not f._woken.done() for f in by_topic[topic_id]):
         await asyncio.sleep(0)
 

@@ -290,7 +290,7 @@ async def test_followers_of_many_share_what_is_encoded_and_leave_nothing_behind(
     while followers.count:
         await asyncio.sleep(0)
     assert not followers._of_many
-    assert not followers.by_topic
+    assert not followers.readers.by_topic
     assert followers.budget.used == 0
 
 

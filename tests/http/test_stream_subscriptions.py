@@ -9,6 +9,7 @@ import json
 import pytest
 import pytest_asyncio
 
+from seb_appliance import limits
 from seb_appliance.protocols.durable_streams.delivering import StreamSubscriptions
 from tests.support.appliance import running_appliance
 from tests.support.documented import check_documented
@@ -375,6 +376,37 @@ async def test_a_stream_that_is_unlinked_wakes_nobody(seb):
     (event,) = await woken(seb, "hand", 1)
     assert event["stream"] == "by-hand/b"
     assert await cursors(seb, "hand") == {"by-hand/b": 0}
+
+
+async def test_more_streams_than_may_be_are_not_linked_one_by_one(seb, monkeypatch):
+    await pool(seb, "few")
+    monkeypatch.setattr(limits, "FOLLOWED_TOPICS_MAX", 3)
+
+    async def link(*paths):
+        wanted = {"streams": [f"few-{path}/a" for path in paths]}
+        return await seb.client.post(f"{SUBSCRIPTIONS}/few/streams", json=wanted)
+
+    at_once = await asyncio.gather(*(link(path) for path in "abcde"))
+    assert sorted(got.status_code for got in at_once) == [204, 204, 204, 400, 400]
+    assert len((await show(seb, "few"))["streams"]) == 3
+    (full,) = [got for got in await asyncio.gather(link("f")) if got.status_code == 400]
+    assert "use a pattern" in full.json()["detail"]
+
+
+async def test_a_subscription_whose_pattern_matches_many_by_now_goes_on_after_a_restart(
+    seb, monkeypatch
+):
+    await pool(seb, "grown")
+    for path in ("a", "b", "c"):
+        await put(seb, f"grown/{path}")
+    monkeypatch.setattr(limits, "FOLLOWED_TOPICS_MAX", 2)
+    service = seb.appliance.beside[StreamSubscriptions]
+    stored = service.find("grown").stored
+    await service._end("grown")
+    service._begin("grown", stored)
+    await append(seb, "grown/c", 1)
+    claimed = await claim(seb, "grown")
+    assert [one["path"] for one in claimed["streams"]] == ["grown/c"]
 
 
 async def test_a_key_subscribes_only_to_what_it_may_read(seb):

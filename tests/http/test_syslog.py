@@ -241,6 +241,18 @@ async def test_tls_takes_senders_with_a_certificate_alone(seb, tmp_path):
         assert [one["value"] for one in await records(seb, "logs.tls", 1)] == ["<13>with"]
 
 
+async def test_a_tls_handshake_that_does_not_begin_ends_the_connection(seb, tmp_path, monkeypatch):
+    make_certificate(tmp_path / "server.pem")
+    tls = tls_context(tmp_path / "server.pem", tmp_path / "server.pem", "syslog_tls_certificate")
+    monkeypatch.setattr(syslog_limits, "HANDSHAKE_S_MAX", 0.05)
+    async with listening(seb, "logs.silent", senders=(), tls=tls) as syslog:
+        reader, writer = await asyncio.open_connection("127.0.0.1", syslog.port)
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+        writer.close()
+
+
 async def test_a_port_that_is_taken_is_told(seb):
     async with listening(seb, "logs.first") as syslog:
         second = Syslog(seb.appliance.broker, ("127.0.0.1", syslog.port), "logs.first")

@@ -10,10 +10,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from seb_appliance import limits
 from seb_appliance.broker.append.admission import Admission, Refusal
 from seb_appliance.broker.append.window import Window
 from seb_appliance.broker.queues.progress import Queues
-from seb_appliance.broker.shares import Shares
+from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.names import Patterns, check_pattern, check_topic_name
 from seb_appliance.errors import BadRequestError, QueueNotFoundError, SebError
 from seb_appliance.formats.contents import encoded_bytes
@@ -48,17 +49,24 @@ def no_such_queue(name: str) -> QueueNotFoundError:
 
 
 class QueueAdmission:
-    def __init__(self, topics: Admission, queues: Queues, shares: Shares) -> None:
-        """`shares` count queues."""
+    def __init__(self, topics: Admission, queues: Queues, shares: AllShares) -> None:
         self._topics = topics
-        self._shares = shares
+        self._shares = shares.declare(
+            "queues", limits.QUEUES_MAX, "queues", "Delete queues that nobody needs."
+        )
+        self.topics_read = shares.declare(
+            "queue_topics",
+            limits.QUEUE_TOPICS_READ_MAX,
+            "topics that its queues read",
+            "Delete queues, or let them read fewer topics.",
+        )
         self._ahead = {q.name: AdmittedQueue(q.settings, q.owner) for q in queues}
         self._changed_in: dict[str, Window] = {}
         # The events of the window that was open last, by queue and topic id.
         self._window: Window | None = None
         self._growing: dict[tuple[str, int], QueueProgressed] = {}
         for queue in queues:
-            shares.take_anyway(queue.owner, 1)
+            self._shares.take_anyway(queue.owner, 1)
 
     def find(self, name: str) -> AdmittedQueue | None:
         return self._ahead.get(name)

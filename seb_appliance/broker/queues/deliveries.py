@@ -64,6 +64,8 @@ class Deliveries:
         self.due = ByPlace[Aside]()
         self._parked = ByPlace[None]()
         self._topics = {i: _Reading(one.copy()) for i, one in progress.items()}
+        # About how many records have failed before, and are not met yet.
+        self.unmet = sum(len(one.failed) for one in progress.values())
         self._leases = DueTimes[Place]()
         self._retries = DueTimes[Place]()
         self._is_ordered = settings.ordering == "key"
@@ -74,6 +76,9 @@ class Deliveries:
     def __len__(self) -> int:
         """Records that are met and not settled."""
         return len(self.out) + self.aside + len(self.doomed)
+
+    def all_progress(self) -> list[Progress]:
+        return [one.progress for one in self._topics.values()]
 
     @property
     def parked(self) -> int:
@@ -109,6 +114,8 @@ class Deliveries:
         returned in slices."""
         failed = self.progress(topic_id).failed
         del self._topics[topic_id]
+        if self.unmet:
+            self.unmet = min(self.unmet, sum(len(one.failed) for one in self.all_progress()))
         out, waiting = self.out.forget(topic_id), self.waiting.forget(topic_id)
         others = (self.ready, self.doomed, self.due, self._parked)
         rest = [*(one.forget(topic_id) for one in others), self._keys.pop(topic_id, {}), failed]
@@ -154,8 +161,10 @@ class Deliveries:
         """The topic has no more new records below `end`: settle them, and return their ranges."""
         reading = self._reading(topic_id)
         gone = list(reading.progress.settled.gaps(reading.cursor, end))
+        failed = len(reading.progress.failed)
         for begin, until in gone:
             reading.progress.lost += reading.progress.settle(begin, until)
+        self.unmet = max(0, self.unmet - (failed - len(reading.progress.failed)))
         reading.cursor = max(reading.cursor, end)
         return gone
 
@@ -198,6 +207,7 @@ class Deliveries:
         failure = self._topics[place.topic_id].progress.failed.get(place.offset)
         aside = Aside(key)
         if failure is not None:
+            self.unmet = max(0, self.unmet - 1)
             aside.attempts, aside.first_us = failure.attempts, failure.first_us
             if aside.attempts >= self.settings.max_deliveries:
                 aside.reason = TOO_MANY_DELIVERIES

@@ -166,12 +166,12 @@ class LiveQueue:
         room = min(most, self.settings.max_in_flight - len(self.deliveries.out))
         if room <= 0:
             return []
-        self._tools.shares.check(self.owner, room)
+        has_room = self.deliveries.unmet > 0 or self._tools.shares.has_room(self.owner, room)
         found: list[Taken] = []
         left_bytes = limits.FETCH_BYTES_DEFAULT
         for _ in range(_READS_PER_TAKE):
             try:
-                picked = await self._look_once(room, left_bytes)
+                picked = await self._look_once(room, left_bytes, has_room=has_room)
             except SebError:
                 if found:
                     break  # the next taker gets the error
@@ -191,13 +191,18 @@ class LiveQueue:
         else:
             self._again = True  # it has only seen records that nobody may have yet
         self._write()
+        if not (found or has_room):
+            self._tools.shares.check(self.owner, room)
         return found
 
-    async def _look_once(self, room: int, left_bytes: int) -> list[tuple[Topic, BatchSlice]] | None:
-        """Records that are `ready`; None when there is nothing to be looked at."""
+    async def _look_once(
+        self, room: int, left_bytes: int, *, has_room: bool
+    ) -> list[tuple[Topic, BatchSlice]] | None:
+        """Records that are `ready`; None when there is nothing to be looked at. `has_room`: the
+        share has, for new ones."""
         if self.deliveries.ready:
             return await self._read_again(self.deliveries.ready, room, left_bytes)
-        if self.deliveries.aside >= limits.QUEUE_ASIDE_MAX:
+        if self.deliveries.aside >= limits.QUEUE_ASIDE_MAX or not has_room:
             return None
         await self.delayed.collect(self.deliveries, max(0, room - len(self.deliveries.due)))
         if self.deliveries.due:
@@ -455,7 +460,7 @@ class LiveQueue:
         """The shares count what is there now."""
         if self.closed:
             return
-        grown = len(self.deliveries) - self._counted
+        grown = len(self.deliveries) + self.deliveries.unmet - self._counted
         if grown > 0:
             self._tools.shares.take_anyway(self.owner, grown)
         elif grown:

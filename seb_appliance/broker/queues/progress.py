@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from seb_appliance.broker.queues.intervals import Intervals
+from seb_appliance.broker.shares import OPERATOR, Shares
 from seb_appliance.formats.operations import (
     QueueDeleted,
     QueueEvent,
@@ -83,6 +84,27 @@ class Queue:
     def known_on(self, topic_id: int) -> Progress:
         """As `on`; nothing is added for a topic on which nothing has happened."""
         return self.progress.get(topic_id) or Progress()
+
+
+class AtRest:
+    """Failures of queues that nobody works on: they take memory, and so the share of deliveries of
+    who made the queue. What is counted may be too much until somebody works on the queue again."""
+
+    def __init__(self, shares: Shares, queues: Iterable[Queue]) -> None:
+        self._shares = shares
+        self._held: dict[str, tuple[str, int]] = {}
+        for queue in queues:
+            self.add(queue.name, queue.owner, queue.progress.values())
+
+    def add(self, name: str, owner: str, progress: Iterable[Progress]) -> None:
+        failures = sum(len(one.failed) for one in progress)
+        self._held[name] = owner, failures
+        self._shares.take_anyway(owner, failures)
+
+    def remove(self, name: str) -> None:
+        """Somebody works on it, or it is deleted."""
+        owner, failures = self._held.pop(name, (OPERATOR, 0))
+        self._shares.give_back(owner, failures)
 
 
 class Queues:

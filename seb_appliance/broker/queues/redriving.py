@@ -99,7 +99,7 @@ class Redriving:
             return Redriven({}, 0, None)
         pieces, next_offset = await self._read(dead, wanted)
         by_target: dict[str, list[_Letter]] = {}
-        for letter in _letters(pieces, name, wanted):
+        for letter in _letters(pieces, live, wanted):
             by_target.setdefault(letter.target, []).append(letter)
         for target in by_target:
             authorize(target)
@@ -159,8 +159,9 @@ class Redriving:
         return done
 
 
-def _letters(pieces: Iterable[BatchSlice], queue: str, wanted: Wanted) -> Iterator[_Letter]:
-    """Those of the queue that are wanted. Others may store records in the topic, too."""
+def _letters(pieces: Iterable[BatchSlice], live: LiveQueue, wanted: Wanted) -> Iterator[_Letter]:
+    """Those of the queue that are wanted. Others may store records in the topic, too, so none goes
+    back to a topic that the queue does not read."""
     for piece in pieces:
         columns, offsets = piece.batch.columns, piece.batch.offsets()
         for i in range(piece.begin, piece.end):
@@ -172,10 +173,12 @@ def _letters(pieces: Iterable[BatchSlice], queue: str, wanted: Wanted) -> Iterat
             }
             for part in ("first-delivered-us", "at-us"):
                 headers.pop(DEAD_LETTER_HEADERS + part, None)
-            if told["queue"] != queue or wanted.topic not in (None, told["topic"]):
+            if told["queue"] != live.name or wanted.topic not in (None, told["topic"]):
                 continue
             target = told["topic"] if wanted.to is None else wanted.to
             if wanted.reason not in told["reason"] or not _is_name(target):
+                continue
+            if wanted.to is None and not live.patterns.cover(target):
                 continue
             key = None if columns.keys is None else columns.keys.get(i)
             yield _Letter(offsets[i], target, columns.values.get(i), key, headers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -41,7 +41,7 @@ class Takers:
         self._clock = clock
         self._shares = shares
         self._pass_on = pass_on
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -56,7 +56,7 @@ class Takers:
                 woken.set_result(None)
 
         timer = self._clock.call_later(seconds, wake)
-        self._waiting.append(woken)
+        self._waiting[woken] = None
         try:
             await woken
         except BaseException:
@@ -66,12 +66,11 @@ class Takers:
         finally:
             timer.cancel()
             self._shares.give_back(owner, 1)
-            if woken in self._waiting:
-                self._waiting.remove(woken)
+            self._waiting.pop(woken, None)
 
     def wake_one(self) -> None:
         while self._waiting:
-            woken = self._waiting.popleft()
+            woken, _ = self._waiting.popitem(last=False)
             if not woken.done():
                 woken.set_result(None)
                 return

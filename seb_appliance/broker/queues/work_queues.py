@@ -34,7 +34,7 @@ from seb_appliance.broker.queues.admission import (
 from seb_appliance.broker.queues.burial import Burial
 from seb_appliance.broker.queues.by_place import Place
 from seb_appliance.broker.queues.live_queue import LiveQueue, Tools
-from seb_appliance.broker.queues.progress import Queue
+from seb_appliance.broker.queues.progress import AtRest, Queue
 from seb_appliance.broker.queues.redriving import Redriving
 from seb_appliance.broker.queues.takers import Lent, Taken
 from seb_appliance.broker.queues.tokens import DeliveryTokens
@@ -80,10 +80,7 @@ class WorkQueues:
         self._writes = writes
         self._audited = AuditedWrites(writes)
         self._random_bytes = random_bytes
-        queues = shares.declare(
-            "queues", limits.QUEUES_MAX, "queues", "Delete queues that nobody needs."
-        )
-        self._admission = QueueAdmission(admission, catalog.queues, queues)
+        self._admission = QueueAdmission(admission, catalog.queues, shares)
         self._tokens = DeliveryTokens(random_bytes)
         self._burial = Burial(reads, admission, writes)
         self.redriving = Redriving(
@@ -107,14 +104,10 @@ class WorkQueues:
             self._flush,
             self._burial.add,
         )
+        self._at_rest = AtRest(self._tools.shares, catalog.queues)
         self._live: dict[str, LiveQueue] = {}
         self.views = QueueViews(catalog, self._live, delayed, lag)
-        self._read = shares.declare(
-            "queue_topics",
-            limits.QUEUE_TOPICS_READ_MAX,
-            "topics that its queues read",
-            "Delete queues, or let them read fewer topics.",
-        )
+        self._read = self._admission.topics_read
         self._readers = Readers[LiveQueue](self._told)
         self._newest_id = 0  # of the topics that all live queues have met, or will soon
         self._meetings = Meetings(self._live.values, self._meet)
@@ -233,6 +226,7 @@ class WorkQueues:
             self._admission.admit_deleted(window, name)
             if (live := self._live.get(name)) is not None:
                 self._close(live)
+            self._at_rest.remove(name)
             return Action("queue_deleted", "queue", name)
 
         await self._audited.store(admit, by)
@@ -481,6 +475,8 @@ class WorkQueues:
             ids = (topic.topic_id for topic in self._catalog.with_rows())
             self._newest_id = max(ids, default=0)
         self._live[live.name] = live
+        self._at_rest.remove(live.name)
+        live.adjust()
         for topic_id in live.topics:
             self._readers.add(live, topic_id)
 
@@ -489,6 +485,7 @@ class WorkQueues:
         self._readers.remove(live, live.topics)
         self._read.give_back(live.owner, len(live.topics))
         live.close()
+        self._at_rest.add(live.name, live.owner, live.deliveries.all_progress())
 
     def _flush(self, live: LiveQueue) -> None:
         """Store what nobody waits for with whatever else is stored soon."""

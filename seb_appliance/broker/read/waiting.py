@@ -14,7 +14,7 @@ from typing import Self
 
 from seb_appliance import limits
 from seb_appliance.broker.callbacks import Turns
-from seb_appliance.broker.meeting import Meetings
+from seb_appliance.broker.meeting import Meetings, Readers
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import Topic, gone
 from seb_appliance.clock import Clock, Timer
@@ -225,13 +225,13 @@ class FollowerOfMany(Listener):
         """The topic exists, and may be new."""
         if topic.topic_id not in self.topics and not topic.deleted and self._wants(topic.name):
             self.topics[topic.topic_id] = topic
-            self._followers.by_topic[topic.topic_id].add(self)
+            self._followers.readers.add(self, topic.topic_id)
             self.note(topic)
 
     def drop(self, topic: Topic) -> None:
         """The topic is deleted, or not wanted any more."""
         if self.topics.pop(topic.topic_id, None) is not None:
-            self._followers.part(self, topic.topic_id)
+            self._followers.readers.remove(self, [topic.topic_id])
         self.changed.pop(topic.topic_id, None)
 
 
@@ -251,7 +251,8 @@ class Followers:
         self.rings = 0
         self.call_later = clock.call_later
         self._timer: Timer | None = None
-        self.by_topic: defaultdict[int, set[Listener]] = defaultdict(set)
+        self.readers = Readers[Listener](lambda listener, topic: listener.note(topic))
+        self._all: set[Listener] = set()
         self._of_many: set[FollowerOfMany] = set()
         self._newest_id = 0  # of the topics that all of these have met, or will soon
         self._meetings = Meetings(lambda: self._of_many, self._meet)
@@ -282,22 +283,17 @@ class Followers:
         if self.stopping:
             raise ShuttingDownError("The appliance is stopping; connect again in a moment.")
         self._shares.take(listener.owner, 1)
+        self._all.add(listener)
         for topic_id in listener.topics:
-            self.by_topic[topic_id].add(listener)
+            self.readers.add(listener, topic_id)
         if self._timer is None:
             self._timer = self.call_later(limits.FOLLOWER_PING_S, self._ring)
-
-    def part(self, listener: Listener, topic_id: int) -> None:
-        """The listener does not follow this topic any more."""
-        self.by_topic[topic_id].remove(listener)
-        if not self.by_topic[topic_id]:
-            del self.by_topic[topic_id]
 
     def forget(self, listener: Listener) -> None:
         """Called once for each, when it leaves."""
         self._shares.give_back(listener.owner, 1)
-        for topic_id in listener.topics:
-            self.part(listener, topic_id)
+        self._all.remove(listener)
+        self.readers.remove(listener, listener.topics)
         if isinstance(listener, FollowerOfMany):
             self._of_many.remove(listener)
         if self.count == 0 and self._timer is not None:
@@ -310,8 +306,7 @@ class Followers:
         if not self.count:
             return
         for topic in topics:
-            for listener in self.by_topic.get(topic.topic_id, ()):
-                listener.note(topic)
+            self.readers.changed(topic)
             if self._of_many and topic.topic_id > self._newest_id:
                 self._newest_id = topic.topic_id
                 self._meetings.add(topic)
@@ -331,11 +326,8 @@ class Followers:
         self._wake_all()
 
     def _wake_all(self) -> None:
-        for listeners in self.by_topic.values():
-            for listener in listeners:
-                listener.wake()
-        for follower in self._of_many:  # which may follow no topic yet
-            follower.wake()
+        for listener in self._all:
+            listener.wake()
 
 
 @dataclass(frozen=True, slots=True)

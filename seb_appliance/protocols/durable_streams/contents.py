@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import base64
-import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
 
@@ -22,7 +21,7 @@ from seb_appliance.broker.values import ReadResult
 from seb_appliance.errors import BadJsonError
 
 _AT_ONCE: Final = 256  # records, made without a break
-_LINE_END: Final = re.compile(rb"\r\n|\r|\n")
+_DATA_BYTES: Final = 48 * limits.KIB  # of an event, without a break; a multiple of 3, for base64
 _list_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -84,18 +83,25 @@ def json_parts(result: ReadResult) -> Iterator[bytes]:
     yield b"[]" if opening == b"[" else b"]"
 
 
-def event_data(result: ReadResult, *, json: bool, in_base64: bool) -> bytes:
-    """The records as the data of one `data` event."""
+def event_data(result: ReadResult, *, json: bool, in_base64: bool) -> Iterator[bytes]:
+    """The records as the data of one `data` event, to be joined."""
     content = b"".join(json_parts(result) if json else byte_parts(result))
-    if in_base64:
-        content = base64.b64encode(content)
-    lines = _LINE_END.split(content)  # each line has a field of its own, or one could be forged
-    return b"event: data\n%b\n\n" % b"\n".join(map(_field, lines))
+    parts = (content[at : at + _DATA_BYTES] for at in range(0, len(content), _DATA_BYTES))
+    yield b"event: data\ndata:"
+    yield from map(base64.b64encode, parts) if in_base64 else _lines(parts)
+    yield b"\n\n"
 
 
-def _field(line: bytes) -> bytes:
-    """A reader takes one space behind the colon away: here it would be the line's own."""
-    return (b"data: " if line.startswith(b" ") else b"data:") + line
+def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Each line has a field of its own, or one could be forged. A reader takes one space behind the
+    colon away: where that would be the line's own, it gets another."""
+    begins_line, ended_by_cr = True, False
+    for part in parts:
+        rest = part[1:] if ended_by_cr and part.startswith(b"\n") else part  # of one \r\n
+        text = rest.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        text = text.replace(b"\n ", b"\n  ").replace(b"\n", b"\ndata:")
+        yield b" " + text if begins_line and rest.startswith(b" ") else text
+        begins_line, ended_by_cr = part.endswith((b"\r", b"\n")), part.endswith(b"\r")
 
 
 def _shown(value: bytes | None) -> bytes:

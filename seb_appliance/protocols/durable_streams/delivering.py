@@ -12,14 +12,14 @@ import contextlib
 import hashlib
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from itertools import count
 from typing import ClassVar, Final, Protocol
 
 import msgspec
 
-from seb_appliance import __version__
+from seb_appliance import __version__, limits
 from seb_appliance.api.encoding.answers import JSON
 from seb_appliance.api.routes.manage.health import Sample
 from seb_appliance.api.server.options import SecretBox
@@ -178,12 +178,24 @@ class StreamSubscriptions(Job):
             await self.signer()
 
     async def change_streams(
-        self, found: Subscription, streams: tuple[str, ...], by: Actor
+        self,
+        found: Subscription,
+        by: Actor,
+        *,
+        link: Collection[str] = (),
+        unlink: Collection[str] = (),
     ) -> None:
-        """Topics that are linked one by one from now on; new ones at their end. Raises what a
-        commit raises."""
+        """Topics that are linked one by one from now on, at their end, or no more. Raises
+        BadRequestError for too many, and what a commit raises."""
         async with self._changing:
-            added = set(streams) - set(found.stored.streams)
+            before = found.stored.streams
+            streams = tuple(dict.fromkeys(n for n in (*before, *link) if n not in unlink))
+            if len(streams) > max(limits.FOLLOWED_TOPICS_MAX, len(before)):
+                raise BadRequestError(
+                    f"Streams are linked one by one to a subscription up to "
+                    f"{limits.FOLLOWED_TOPICS_MAX}; use a pattern, or a second subscription."
+                )
+            added = set(streams) - set(before)
             patterns = patterns_of(found.stored.settings)
             # What the pattern matches is linked already, and keeps its cursor.
             await self._link(found.name, lambda n: n in added and not patterns.cover(n), by)

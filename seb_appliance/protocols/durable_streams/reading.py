@@ -52,6 +52,7 @@ from seb_appliance.protocols.durable_streams.wire import (
     parse_offset,
     topic_of,
 )
+from seb_appliance.tasks import in_slices
 
 Live = Literal["", "long-poll", "sse"]
 _LIVE: Final[tuple[Live, ...]] = ("", "long-poll", "sse")
@@ -305,8 +306,8 @@ class LiveStream(LiveAnswer[Follower]):
             result = await self._read()
             found = recent.get(place) if self._told_end else None  # another may have been faster
             if found is None:
-                found = self._encoded(result)
-                if self._told_end:
+                found = await self._encoded(result)
+                if self._told_end and recent.get(place) is None:
                     recent.put(place, found)
         return found
 
@@ -321,8 +322,9 @@ class LiveStream(LiveAnswer[Follower]):
         result = self._broker.read_nowait(self._topic, wanted)
         return result or await self._broker.read(self._topic, wanted)
 
-    def _encoded(self, result: ReadResult) -> Part:
+    async def _encoded(self, result: ReadResult) -> Part:
         count = sum(piece.end - piece.begin for piece in result.slices)
         self._broker.counters.live_encoded += count
-        encoded = event_data(result, json=self._json, in_base64=self._in_base64)
+        parts = event_data(result, json=self._json, in_base64=self._in_base64)
+        encoded = b"".join([part async for part in in_slices(parts)])
         return Part(encoded, count, result.next_offset)

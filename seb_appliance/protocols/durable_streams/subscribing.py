@@ -349,8 +349,7 @@ async def delete_subscription(ctx: RequestContext) -> None:
 async def link_streams(ctx: RequestContext) -> None:
     found, topics = _find(ctx, *_CHANGES), list(map(topic_at, ctx.body.streams))
     _authorize(ctx, _CHANGES, found.stored.settings, topics)
-    streams = tuple(dict.fromkeys((*found.stored.streams, *topics)))
-    await _service(ctx.services).change_streams(found, streams, ctx.call.actor)
+    await _service(ctx.services).change_streams(found, ctx.call.actor, link=topics)
 
 
 @route(
@@ -367,8 +366,7 @@ async def link_streams(ctx: RequestContext) -> None:
 )
 async def unlink_stream(ctx: RequestContext) -> None:
     found, topic = _find(ctx, *_CHANGES), topic_at(ctx.path["path"])
-    streams = tuple(one for one in found.stored.streams if one != topic)
-    await _service(ctx.services).change_streams(found, streams, ctx.call.actor)
+    await _service(ctx.services).change_streams(found, ctx.call.actor, unlink=(topic,))
 
 
 @route(

@@ -212,7 +212,7 @@ class Subscription:
             if not self._links.cover(topic.name):
                 self._follower.drop(topic)
                 self._behind.pop(topic.topic_id, None)
-        await self._tools.broker.meet_all(self._follower)
+        await self._tools.broker.meet_all(self._follower, is_limited=False)
 
     def links(self) -> list[Link]:
         """Of all its streams, also of those that do not exist yet; by topic."""
@@ -286,7 +286,9 @@ class Subscription:
     async def run(self) -> None:
         """Until it is deleted, or the appliance stops."""
         wants = lambda topic: self._links.cover(topic)  # noqa: E731 - as they are then
-        with await self._tools.broker.follow_many(wants, self.stored.owner) as follower:
+        owner, follow_many = self.stored.owner, self._tools.broker.follow_many
+        # Others may have made topics since, and there may be more of them than it began with.
+        with await follow_many(wants, owner, is_limited=False) as follower:
             self._follower = follower
             while not follower.stopping:
                 self._behind |= follower.changed

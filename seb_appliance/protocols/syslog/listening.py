@@ -81,7 +81,12 @@ class Syslog:
         host, port = self._address
         try:
             self._server = await asyncio.start_server(
-                self._connected, host, port, ssl=self._tls, limit=_READ_BYTES
+                self._connected,
+                host,
+                port,
+                ssl=self._tls,
+                ssl_handshake_timeout=self._tls and syslog_limits.HANDSHAKE_S_MAX,
+                limit=_READ_BYTES,
             )
             if self._tls is None:
                 loop = asyncio.get_running_loop()

@@ -1,14 +1,22 @@
-"""What a JSON stream's bodies hold: the items of a list, and how many it may have."""
+"""The bodies of streams: the items of a JSON list, and the data of live answers."""
 
 from __future__ import annotations
 
+import base64
+import re
 import tracemalloc
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from seb_appliance import limits
+from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.errors import BadJsonError, RequestTooLargeError
-from seb_appliance.protocols.durable_streams.contents import json_values
+from seb_appliance.formats.batch import decode, encode
+from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+from seb_appliance.protocols.durable_streams import contents
+from seb_appliance.protocols.durable_streams.contents import event_data, json_values
 
 MOST = limits.RECORDS_PER_REQUEST_MAX
 
@@ -44,3 +52,35 @@ def test_a_number_that_no_double_holds_is_refused() -> None:
     for body in (b"1e999", b"[1," + b"9" * 5_000 + b"]", b'{"a":[-1e400]}'):
         with pytest.raises(BadJsonError, match="too large"):
             json_values(body, may_be_none=False)
+
+
+def of_records(*values: bytes) -> ReadResult:
+    stored = encode(
+        Columns(int64s([0] * len(values)), BinaryColumn.of(values)), base_offset=0, created_us=0
+    )
+    piece = BatchSlice(decode(stored), 0, len(values), memoryview(stored))
+    return ReadResult("t", 1, [piece], len(values), 0, len(values))
+
+
+@given(
+    st.lists(st.sampled_from([b"\r", b"\n", b" ", b"data: ", b"x"]), min_size=1), st.integers(1, 4)
+)
+def test_each_line_of_a_stream_is_a_field_of_its_own_wherever_it_is_cut(
+    pieces: list[bytes], threes: int
+) -> None:
+    content = b"".join(pieces)
+    lines = re.split(rb"\r\n|\r|\n", content)
+    fields = [b"data:%b%b" % (b" " if one.startswith(b" ") else b"", one) for one in lines]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(contents, "_DATA_BYTES", 3 * threes)
+        told = b"".join(event_data(of_records(content), json=False, in_base64=False))
+        assert told == b"event: data\n%b\n\n" % b"\n".join(fields)
+        told = b"".join(event_data(of_records(content), json=False, in_base64=True))
+        assert told == b"event: data\ndata:%b\n\n" % base64.b64encode(content)
+
+
+def test_a_large_record_of_short_lines_is_told_in_parts_between_which_others_have_turns() -> None:
+    content = b"\n" * limits.MIB
+    parts = list(event_data(of_records(content), json=False, in_base64=False))
+    assert max(map(len, parts)) <= 6 * 48 * limits.KIB
+    assert sum(map(len, parts)) == len(b"event: data\ndata:\n\n") + 6 * len(content)

@@ -43,14 +43,14 @@ class Work:
     async def take(self, most: int = 100) -> list[Delivery]:
         return self.told(await self.taking(most))
 
-    def told(self, taken: list[Taken]) -> list[Delivery]:
+    def told(self, taken: list[Taken], queue: str = "q") -> list[Delivery]:
         found = []
         for one in taken:
             piece = one.piece
             offsets = piece.batch.offsets()[piece.begin : piece.end]
             values = piece.batch.columns.values.slice(piece.begin, piece.end)
             for offset, value, out in zip(offsets, values, one.deliveries, strict=True):
-                token = self.queues.token("q", Place(one.topic.topic_id, offset), out.lease)
+                token = self.queues.token(queue, Place(one.topic.topic_id, offset), out.lease)
                 found.append(Delivery(token, one.topic.name, offset, out.attempt, value))
         return found
 

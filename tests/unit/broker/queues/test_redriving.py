@@ -85,8 +85,21 @@ async def test_what_is_no_dead_letter_of_the_queue_is_left_alone(work: Work) -> 
     assert await redrive(work) == Redriven({}, 0, None)
 
 
-async def test_a_forged_dead_letter_needs_the_grant_for_its_topic(work: Work) -> None:
+async def test_a_dead_letter_does_not_go_to_a_topic_that_the_queue_does_not_read(
+    work: Work,
+) -> None:
     await work.put("t", dead_letter="dead")
+    reservation = work.house.broker.pending.reserve("", 1)
+    records = NewRecords([b"1"], None, [pack_headers(HEADERS)])
+    append = work.house.broker.appends.append(ADMIN, "dead", records, reservation, None)
+    await work.house.done(append)
+    for dry_run in (True, False):
+        assert await redrive(work, dry_run=dry_run) == Redriven({}, 0, None)
+    assert (await redrive(work, to="elsewhere")).records == {"elsewhere": 1}
+
+
+async def test_a_forged_dead_letter_needs_the_grant_for_its_topic(work: Work) -> None:
+    await work.put("secret", dead_letter="dead")
     records = NewRecords([b"1"], None, [pack_headers(HEADERS)])
     reservation = work.house.broker.pending.reserve("", 1)
     append = work.house.broker.appends.append(ADMIN, "dead", records, reservation, None)

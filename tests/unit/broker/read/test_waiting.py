@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
+from seb_appliance import tasks
 from seb_appliance.broker.read.waiting import Followers, Part, RecentParts, WaitingReaders
 from seb_appliance.broker.shares import AllShares
 from seb_appliance.broker.topics.topic import Topic
@@ -56,7 +59,30 @@ async def test_a_follower_of_many_meets_a_topic_that_is_new() -> None:
         assert list(follower.changed) == [2]
         followers.wake([topic_of(4)])
     await settle()  # who has left meets nothing more
-    assert (followers.count, dict(followers.by_topic)) == (0, {})
+    assert (followers.count, dict(followers.readers.by_topic)) == (0, {})
+
+
+async def test_followers_are_told_of_many_changes_in_slices(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tasks, "SLICE_S", 0)
+    followers = Followers(FakeClock(), AllShares())
+    topics = [topic_of(i) for i in range(1, 6)]
+    many = [followers.follow_many(lambda _: True, 5, "key") for _ in range(4)]
+    for follower in many:
+        for topic in topics:
+            follower.meet(topic)
+        follower.changed.clear()
+    followers.wake(topics)
+    done = 0
+    while done < 20:
+        await asyncio.sleep(0)
+        told = sum(len(follower.changed) for follower in many)
+        assert told - done <= 1, "others run in between"
+        done = told
+    for follower in many:
+        follower.__exit__(None, None, None)
+    assert (followers.count, dict(followers.readers.by_topic)) == (0, {})
 
 
 def test_the_part_longest_unused_goes_first() -> None:
