@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.api.routes.manage import tables
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Actor
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.tasks import SLICE_S
+from tests.unit.test_slices import work_for
 from tests.unit.test_tables import ground
 
 
@@ -64,3 +69,32 @@ async def test_a_topic_whose_columns_all_take_the_whole_value_is_refused(tmp_pat
         with pytest.raises(BadRequestError) as refused:
             await here.seb.appliance.broker.topics.create("t", settings)
         assert "9 columns take this member" in str(refused.value.data)
+
+
+async def test_a_list_of_many_tables_leaves_turns_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with ground(tmp_path) as here:
+        await here.make()
+        await here.settle()
+        known, members = here.seb.appliance.broker.tables, tables._members
+        turns, seen = 0, set[int]()
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        def slowly(*of: Any) -> Any:
+            seen.add(turns)
+            work_for(SLICE_S)
+            return members(*of)
+
+        monkeypatch.setattr(known, "all", lambda of=known.all: of() * 20)
+        monkeypatch.setattr(tables, "_members", slowly)
+        beside = asyncio.create_task(other())
+        listed = await here.seb.client.get("/v1/tables")
+        beside.cancel()
+        assert len(listed.json()["tables"]) == 20
+        assert len(seen) > 10
