@@ -288,7 +288,7 @@ class TableCommits:
             rebuild = settings.table_rebuild is True
             if one := stale(files, topic, table.head.schema, rebuild=rebuild):
                 return await self._anew(table, topic, settings, one)
-            if small := to_merge(files, settings.table_file_bytes, age_us):
+            if small := to_merge(files, settings.table_file_bytes, age_us, notes.unmerged):
                 return self._job(table, settings, "replace", removed=small, is_merge=True)
             if table.head.is_unlisted:
                 return self._job(table, settings, "replace")
