@@ -36,6 +36,25 @@ async def test_topics_of_one_api_key_leave_room_for_tables_of_others(
         assert sorted(made) == ["g1", "g2", "o", "orders"]
 
 
+async def test_tables_of_topics_that_an_api_key_has_deleted_are_in_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(limits, "TABLES_MAX", 4)
+    async with ground(tmp_path) as here:
+        broker = here.seb.appliance.broker
+        grants = (Grant(operation="manage"),)
+        greedy, other = [(await broker.access.create(name, grants))[0] for name in ("g", "o")]
+        for number in range(4):
+            name = f"g{number}"
+            await broker.topics.create(name, TopicSettings(table="iceberg"), Actor.of_key(greedy))
+            await here.settle()
+            await broker.topics.delete(name)
+        await broker.topics.create("o", TopicSettings(table="iceberg"), Actor.of_key(other))
+        await here.settle()
+        made = [one.head.definition.name for one in broker.tables.all()]
+        assert made == ["g0", "g1", "o"]
+
+
 async def test_the_columns_of_a_table_can_be_changed_so_often_and_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

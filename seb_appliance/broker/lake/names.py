@@ -1,4 +1,4 @@
-"""The names of a table's objects, below its location."""
+"""The location of a table, and the names of its objects below that."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ _DELTA: Final = re.compile(r"_delta_log/([0-9]{20})(\.checkpoint\.parquet|\.json
 _ICEBERG: Final = re.compile(
     r"metadata/(?:v|snap-)?([0-9]+)(?:\.metadata\.json|\.avro|-m[0-9]+\.avro)"
 )
+
+
+def location_of(table_id: str, topic: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", topic.lower()).strip("-")[:40] or "topic"
+    return f"tables/{table_id[:8]}-{slug}/"
 
 
 def data_name(first: int, last: int, name: bytes) -> str:
