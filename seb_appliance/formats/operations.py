@@ -308,7 +308,8 @@ class TableSet(_Event, frozen=True, kw_only=True, tag="table_set"):
     `table_id`: 16 hex digits. `location`: what its keys begin with, ending with a slash. `address`:
     the absolute URI of the store in which that lies, without a slash at the end. `columns`: all of
     the current schema. `paused`: by an operator. `printer`: the release of the text of its metadata
-    (formats/lake/tables.py), so that a later release prints the same bytes again.
+    (formats/lake/tables.py), so that a later release prints the same bytes again. `owner`: who made
+    its topic, if that is known and no admin; an earlier release does not know this member.
     """
 
     table_id: str
@@ -320,6 +321,7 @@ class TableSet(_Event, frozen=True, kw_only=True, tag="table_set"):
     columns: tuple[Column, ...]
     paused: bool = False
     printer: Whole = PRINTER
+    owner: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class TableCommitted(_Event, frozen=True, kw_only=True, tag="table_committed"):

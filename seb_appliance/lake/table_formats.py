@@ -14,7 +14,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec.structs import replace
 
+from seb_appliance import limits
 from seb_appliance.broker.lake.jobs import PrintedObject, PrintJob, TableFormats
+from seb_appliance.errors import CorruptObjectError
 from seb_appliance.formats.batch import Batch
 from seb_appliance.formats.lake.tables import ERROR, OFFSET, RAW, Column, TableFile
 from seb_appliance.lake import delta, iceberg
@@ -78,11 +80,15 @@ def _merged(
 ) -> tuple[bytes, TableFile]:
     total = sum(map(len, bodies))
     writer = FileWriter(columns, files[0].schema, 2 * total)
+    inflated = 0
     for body in bodies:
         file = pq.ParquetFile(pa.BufferReader(body))
         # Rows of several groups at once could be of any length.
         for group in range(file.num_row_groups):
             for rows in file.read_row_group(group).to_batches():
+                inflated += rows.nbytes
+                if inflated > limits.TABLE_MERGED_INFLATED_BYTES:
+                    raise CorruptObjectError("their rows are too many bytes, decompressed")
                 writer.add_rows(rows)
     merged, made = writer.finish()
     return merged, replace(

@@ -53,6 +53,14 @@ def offsets_of(frame: DataFrame) -> dict[str, TopicRange]:
     return {found.topic: found for found in _loaded(frame).ranges}
 
 
+def check_topics(frame: DataFrame, topic_ids: Mapping[str, int]) -> None:
+    """A DataFrame finds its topics by their names. Raises TopicChangedError if one of them is
+    another one than what was looked at before."""
+    for topic, one in offsets_of(frame).items():
+        if one.topic_id != topic_ids[topic]:
+            raise TopicChangedError(f"topic {topic!r} was deleted and created again")
+
+
 def commit(done: DataFrame | StreamingQuery, group: str, options: Mapping[str, str]) -> None:
     """Commit where a DataFrame ends, or the last batch of a query that has ended: all topics, or
     none. If the DataFrame begins where this group stood, and the group was moved since, that is
@@ -135,10 +143,7 @@ def narrowed(
         keys = [{"base64": base64.b64encode(key).decode()} for key in record_keys]
         narrow["recordKeys"] = json.dumps(keys)
     made = frame.sparkSession.read.format("seb").options(**narrow).load()
-    now = offsets_of(made)
-    for topic, topic_id in ((one.topic, one.topic_id) for one in wanted):
-        if now[topic].topic_id != topic_id:
-            raise TopicChangedError(f"topic {topic!r} was deleted and created again")
+    check_topics(made, {one.topic: one.topic_id for one in wanted})
     if since is None:
         return made
     from pyspark.sql import functions as sql  # each worker of Spark imports this file

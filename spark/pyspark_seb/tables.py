@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark_seb.answers import Table
 from pyspark_seb.client import Appliance
 from pyspark_seb.errors import LakeError, RecordsGoneError, TopicChangedError
+from pyspark_seb.frames import check_topics
 from pyspark_seb.options import TopicLog, find_topics, read_options
 from seb_appliance.formats.lake.tables import Column, columns_shown
 from seb_appliance.lake.rows import RowMaker
@@ -33,6 +34,7 @@ class Pinned(NamedTuple):
     columns: tuple[Column, ...]
     begin: int
     end: int
+    topic_id: int
 
 
 def table_and_log(
@@ -54,6 +56,7 @@ def table_and_log(
     rows = None if pinned.snapshot is None else _snapshot(spark, pinned, table)
     wanted |= {"startingOffsets": str(pinned.begin), "endingOffsets": str(pinned.end)}
     log = spark.read.format("seb").options(**wanted).load()
+    check_topics(log, {topic: pinned.topic_id})
     columns = pinned.columns
 
     def convert(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -102,6 +105,7 @@ def _pinned(table: Mapping[str, Any], log: TopicLog, lost: int) -> Pinned | None
         columns_shown(shown["columns"]),
         max(shown["next_offset"], lost) if is_printed else shown["next_offset"],
         log.log_end_offset,
+        log.topic_id,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import threading
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from seb_appliance.protocols.iceberg import catalog
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.documented import check_documented
 
@@ -117,6 +119,21 @@ async def test_a_client_that_has_the_metadata_is_told_so(seb: RunningAppliance) 
     assert again.headers["etag"] == first.headers["etag"]
     refs = await seb.client.get(f"{TABLES}/orders_eu?snapshots=refs", headers=same)
     assert refs.status_code == 200
+
+
+async def test_metadata_is_printed_beside_the_event_loop(
+    seb: RunningAppliance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With 100 schemas of 200 columns it takes 40 ms."""
+    print_it, threads = catalog._metadata, list[threading.Thread]()
+
+    def printed(*of: Any) -> Any:
+        threads.append(threading.current_thread())
+        return print_it(*of)
+
+    monkeypatch.setattr(catalog, "_metadata", printed)
+    assert (await seb.client.get(f"{TABLES}/orders_eu")).status_code == 200
+    assert threads != [threading.current_thread()]
 
 
 async def test_refs_are_the_newest_snapshot_alone(seb: RunningAppliance) -> None:

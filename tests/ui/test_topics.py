@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import html
+import json
+import re
+import shlex
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -153,6 +157,18 @@ async def test_a_change_of_settings_is_told_in_words_and_then_saved(
     assert "Records beyond it are deleted soon after saving" in text
     assert "The newest record of each record key can be looked up" in text
     assert "seb topics change set linger=1s retention=1d key_index=latest" in text
+    quoted = 'c:long=$."it\'s"'
+    text = (
+        await admin.get(f"{path}?{urlencode({'linger_ms': '100ms', 'table_columns': quoted})}")
+    ).text
+    commands = [
+        shlex.split(html.unescape(found))
+        for found in re.findall(r"<code>((?:seb|curl) .*?)</code>", text)
+    ]
+    assert ["seb", "topics", "change", "set", f"table_columns={quoted}"] in commands
+    assert any(
+        json.dumps({"table_columns": quoted}, separators=(",", ":")) in one for one in commands
+    )
     assert seb.appliance.broker.topics.get("set").settings.linger_ms == 100
     assert (await olga.post(path, linger_ms="1s")).status_code == 403
     assert (await admin.post(path, linger_ms="1s")).headers["location"] == "/ui/topics/set"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.api.routes.manage import tables
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Actor
 from seb_appliance.errors import BadRequestError
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.topic_settings import TopicSettings
+from seb_appliance.tasks import SLICE_S
+from tests.unit.test_slices import work_for
 from tests.unit.test_tables import ground
 
 
@@ -29,6 +34,25 @@ async def test_topics_of_one_api_key_leave_room_for_tables_of_others(
             pass
         made = [one.head.definition.name for one in broker.tables.all()]
         assert sorted(made) == ["g1", "g2", "o", "orders"]
+
+
+async def test_tables_of_topics_that_an_api_key_has_deleted_are_in_its_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(limits, "TABLES_MAX", 4)
+    async with ground(tmp_path) as here:
+        broker = here.seb.appliance.broker
+        grants = (Grant(operation="manage"),)
+        greedy, other = [(await broker.access.create(name, grants))[0] for name in ("g", "o")]
+        for number in range(4):
+            name = f"g{number}"
+            await broker.topics.create(name, TopicSettings(table="iceberg"), Actor.of_key(greedy))
+            await here.settle()
+            await broker.topics.delete(name)
+        await broker.topics.create("o", TopicSettings(table="iceberg"), Actor.of_key(other))
+        await here.settle()
+        made = [one.head.definition.name for one in broker.tables.all()]
+        assert made == ["g0", "g1", "o"]
 
 
 async def test_the_columns_of_a_table_can_be_changed_so_often_and_no_more(
@@ -64,3 +88,32 @@ async def test_a_topic_whose_columns_all_take_the_whole_value_is_refused(tmp_pat
         with pytest.raises(BadRequestError) as refused:
             await here.seb.appliance.broker.topics.create("t", settings)
         assert "9 columns take this member" in str(refused.value.data)
+
+
+async def test_a_list_of_many_tables_leaves_turns_for_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with ground(tmp_path) as here:
+        await here.make()
+        await here.settle()
+        known, members = here.seb.appliance.broker.tables, tables._members
+        turns, seen = 0, set[int]()
+
+        async def other() -> None:
+            nonlocal turns
+            while True:
+                turns += 1
+                await asyncio.sleep(0)
+
+        def slowly(*of: Any) -> Any:
+            seen.add(turns)
+            work_for(SLICE_S)
+            return members(*of)
+
+        monkeypatch.setattr(known, "all", lambda of=known.all: of() * 20)
+        monkeypatch.setattr(tables, "_members", slowly)
+        beside = asyncio.create_task(other())
+        listed = await here.seb.client.get("/v1/tables")
+        beside.cancel()
+        assert len(listed.json()["tables"]) == 20
+        assert len(seen) > 10

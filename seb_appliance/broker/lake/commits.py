@@ -7,13 +7,13 @@ table's next event, so that readers are one commit behind at most.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from math import inf
 from typing import Final
 
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from seb_appliance import limits
@@ -33,7 +33,7 @@ from seb_appliance.broker.lake.due import (
 )
 from seb_appliance.broker.lake.jobs import Part, PrintJob, WriteJob, Written
 from seb_appliance.broker.lake.lags import TableLags
-from seb_appliance.broker.lake.names import has_checkpoint, names_in_use, unused
+from seb_appliance.broker.lake.names import has_checkpoint, location_of, names_in_use, unused
 from seb_appliance.broker.lake.notes import CommitRefusedError, TableNotes, TablePlace
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.log_clock import LogClock
@@ -104,8 +104,8 @@ class TableCommits:
         """Make or change one table whose topic asks for it; False if all are as asked, or wait for
         room: whoever made the topics of tables leaves as much for others, as in `Shares`."""
         tables = {one.head.definition.topic_id: one for one in self._tables.all()}
-        topics = map(self._catalog.find_id, tables)
-        held = Counter(OPERATOR if topic is None else self._owner(topic) for topic in topics)
+        owned = ((self._catalog.find_id(of), one.head.definition) for of, one in tables.items())
+        held = Counter(self._owner(topic or definition) for topic, definition in owned)
         free_after = limits.TABLES_MAX - len(tables) - 1
         async for topic in in_slices(self._catalog.topics()):
             if topic.deleted or not topic.settings.table_formats:
@@ -123,10 +123,10 @@ class TableCommits:
                 return True
         return False
 
-    def _owner(self, topic: Topic) -> str:
+    def _owner(self, of: Topic | TableSet) -> str:
         """Whose share its table takes; of admins and of who is gone, the operators'."""
-        key = self._catalog.api_keys.get(topic.owner)
-        return OPERATOR if key is None or grants_admin(key.grants) else topic.owner
+        key = self._catalog.api_keys.get(of.owner or OPERATOR)
+        return OPERATOR if key is None or grants_admin(key.grants) else key.api_key_id
 
     def _wanted(self, topic: Topic, table: LakeTable | None) -> TableSet | None:
         """How the topic's settings describe the table; None if it is so already."""
@@ -136,11 +136,11 @@ class TableCommits:
         columns = columns_of(settings.table_columns or "", schemas)
         if table is None:
             table_id = self._random_bytes(8).hex()
-            slug = re.sub(r"[^a-z0-9]+", "-", topic.name.lower()).strip("-")[:40] or "topic"
-            location, paused = f"tables/{table_id[:8]}-{slug}/", False
+            location, paused = location_of(table_id, topic.name), False
+            owner = self._owner(topic) or UNSET
         else:
-            known = table.head.definition
-            table_id, location, paused = known.table_id, known.location, known.paused
+            one = table.head.definition
+            table_id, location, paused, owner = one.table_id, one.location, one.paused, one.owner
         event = TableSet(
             table_id=table_id,
             topic_id=topic.topic_id,
@@ -150,6 +150,7 @@ class TableCommits:
             formats=settings.table_formats,
             columns=columns,
             paused=paused,
+            owner=owner,
         )
         return None if table is not None and event == table.head.definition else event
 
@@ -232,10 +233,9 @@ class TableCommits:
 
     async def _bytes(self, topic: Topic, table: LakeTable) -> int:
         offset = max(table.head.next_offset, topic.log_start_offset)
-        try:
+        with suppress(TopicNotFoundError):
             return await self._index.bytes_from(topic, offset)
-        except TopicNotFoundError:
-            return 0
+        return 0
 
     async def _append(self, table: LakeTable, topic: Topic, settings: TopicSettings) -> WriteJob:
         first = max(table.head.next_offset, topic.log_start_offset)
@@ -288,7 +288,7 @@ class TableCommits:
             rebuild = settings.table_rebuild is True
             if one := stale(files, topic, table.head.schema, rebuild=rebuild):
                 return await self._anew(table, topic, settings, one)
-            if small := to_merge(files, settings.table_file_bytes, age_us):
+            if small := to_merge(files, settings.table_file_bytes, age_us, notes.unmerged):
                 return self._job(table, settings, "replace", removed=small, is_merge=True)
             if table.head.is_unlisted:
                 return self._job(table, settings, "replace")

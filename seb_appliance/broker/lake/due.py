@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import takewhile
 from typing import Final
 
@@ -21,9 +21,11 @@ def by_offset(table: LakeTable) -> list[LakeFile]:
     return sorted(table.living(), key=lambda one: one.file.first_offset)
 
 
-def to_merge(files: Sequence[LakeFile], file_bytes: int, age_us: AgeUs) -> list[LakeFile]:
+def to_merge(
+    files: Sequence[LakeFile], file_bytes: int, age_us: AgeUs, unmerged: Container[str] = ()
+) -> list[LakeFile]:
     """Neighbouring small files of one schema and one day (UTC) to merge into one; none if that does
-    not pay yet. `files`: by offset.
+    not pay yet. `files`: by offset. `unmerged`: names of those that stay apart.
 
     An older file joins only if it is not larger than all younger ones of the run: so a row is
     rewritten about log2(file_bytes / first size) times.
@@ -35,7 +37,8 @@ def to_merge(files: Sequence[LakeFile], file_bytes: int, age_us: AgeUs) -> list[
         total = 0
         for one in reversed(files[:end]):
             fits = total + one.file.length <= file_bytes and len(run) < limits.TABLE_MERGED_MAX
-            if one.file.length >= small or not fits or (run and not _alike(one, run[0])):
+            stays = one.file.length >= small or one.file.name in unmerged
+            if stays or not fits or (run and not _alike(one, run[0])):
                 break
             is_old = not run or age_us(run[0].file.created_us) > _HOUR_US
             if len(run) >= limits.TABLE_MERGED_MIN and one.file.length > total and not is_old:

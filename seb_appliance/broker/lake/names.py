@@ -1,4 +1,4 @@
-"""The names of a table's objects, below its location."""
+"""The location of a table, and the names of its objects below that."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ _ICEBERG: Final = re.compile(
 )
 
 _DATA: Final = re.compile(r"data/[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.parquet")
+
+
+def location_of(table_id: str, topic: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", topic.lower()).strip("-")[:40] or "topic"
+    return f"tables/{table_id[:8]}-{slug}/"
 
 
 def data_name(first: int, last: int, name: bytes) -> str:

@@ -21,11 +21,13 @@ class CommitRefusedError(Exception):
 class TableNotes:
     """What is remembered of a table since the start. `failure`: of its last job; "" for none.
     `looked_s`: when its metadata in the bucket was looked at. `rests_until_s`: after a failure.
-    `kept_up`: what stood when no upkeep was due, which holds until the time `keep_up_s`."""
+    `unmerged`: files that could not be merged, whoever tries again. `kept_up`: what stood when no
+    upkeep was due, which holds until the time `keep_up_s`."""
 
     failure: str = ""
     rests_until_s: float = 0.0
     looked_s: float = 0.0
+    unmerged: set[str] = field(default_factory=set)
     kept_up: tuple[object, ...] = ()
     keep_up_s: float = 0.0
     bad_rows: deque[BadRow] = field(default_factory=lambda: deque(maxlen=_BAD_ROWS_KEPT))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any, Final
 
 import click
@@ -121,7 +122,9 @@ def suggest(client: HttpClient, topic: str, apply: bool) -> Result:
         client.ask("PATCH", "topics", topic, body={"table_columns": found.text})
         note = "Declared. New records have these columns."
     else:
-        note = f"seb topics change {topic} 'table_columns={found.text}'" if found.text else ""
+        # Members are named by whoever produces.
+        text = shlex.quote(f"table_columns={found.text}")
+        note = f"seb topics change {topic} {text}" if found.text else ""
     return Result(answer, shown, note=note)
 
 

@@ -326,7 +326,8 @@ def _chosen(seen: dict[tuple[str, ...], _Seen], readable: int) -> tuple[Suggeste
 
 
 def _can_be_named(member: str) -> bool:
-    return _QUOTED_MEMBER.fullmatch(f'"{member}"') is not None
+    """Others are left to `_rest`: a terminal would not show what the column takes."""
+    return member.isprintable() and _QUOTED_MEMBER.fullmatch(f'"{member}"') is not None
 
 
 def _free_name(path: tuple[str, ...], names: set[str]) -> str:

@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
 from pyspark_seb.client import Appliance
+from pyspark_seb.frames import check_topics
 from pyspark_seb.jobs.failures import Failure, failure_of
 from pyspark_seb.jobs.steps.meanwhile import meanwhile
 from seb_appliance import limits
@@ -90,8 +91,11 @@ class Run:
             "failOnCompaction": "false",  # what newer records have replaced is not missed
         }
 
-    def records(self, options: Mapping[str, str]) -> DataFrame:
-        return self.spark.read.format("seb").options(**options).load()
+    def records(self, options: Mapping[str, str], topic_ids: Mapping[str, int]) -> DataFrame:
+        """Of these very topics. Raises TopicChangedError."""
+        loaded = self.spark.read.format("seb").options(**options).load()
+        check_topics(loaded, topic_ids)
+        return loaded
 
 
 @dataclass(frozen=True, slots=True)

@@ -53,7 +53,8 @@ def work(run: Run) -> Result:
     if asked.dry_run:
         return Result(f"{offsets} offsets of {len(ranges)} topics would be read.", figures)
     ends = json.dumps({found.topic: found.end for found in ranges})
-    records = run.records({**run.reading, "includeHeaders": "false", "endingOffsets": ends})
+    options = {**run.reading, "includeHeaders": "false", "endingOffsets": ends}
+    records = run.records(options, {found.topic: found.topic_id for found in ranges})
     folders.write(run, history(records), asked.out, ("topic",))
     return Result(f"{asked.out} has the versions of {offsets} offsets.", figures)
 

@@ -68,7 +68,7 @@ def pull(run: Run) -> Pull:
         "startingOffsets": json.dumps({found.topic: found.start for found in begun.ranges}),
         "endingOffsets": json.dumps({found.topic: found.end for found in begun.ranges}),
     }
-    records = run.records(wanted)
+    records = run.records(wanted, {found.topic: found.topic_id for found in begun.ranges})
     rows = records.withColumn(FIT, sql.lit(FITS)) if columns is None else typed(records, columns)
     lake.put(frame.with_date(rows), begun, lakes, run.step)
     run.step("committing")

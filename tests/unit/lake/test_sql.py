@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from types import SimpleNamespace
 
 from seb_appliance import limits
@@ -41,3 +43,18 @@ async def test_no_piece_of_a_range_holds_the_event_loop_for_long() -> None:
     await _give(SimpleNamespace(stdin=pipe), data)  # type: ignore[arg-type]
     assert b"".join(pieces) == LENGTH.pack(len(data)) + data
     assert max(map(len, pieces)) <= 256 * limits.KIB
+
+
+def test_the_process_of_a_statement_sends_no_signal() -> None:
+    """Not even to the appliance, which has the same user."""
+    code = """
+import ctypes, os
+from seb_appliance.ops.jobs.sql.confine import _DENIED, confine
+libc, parent, place = ctypes.CDLL(None), os.getppid(), os.uname().machine != "x86_64"
+calls = [_DENIED[name][place] for name in ("kill", "tkill", "tgkill")]
+confine(1 << 28, 60)
+print([libc.syscall(calls[0], parent, 0), libc.syscall(calls[1], parent, 0)])
+print(libc.syscall(calls[2], parent, parent, 0))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert found.stdout.split() == [b"[-1,", b"-1]", b"-1"], found.stderr

@@ -23,6 +23,7 @@ from seb_appliance.broker.lake.names import metadata_name
 from seb_appliance.broker.lake.table import LakeTable, TableHead
 from seb_appliance.errors import NotFoundError, TopicNotFoundError
 from seb_appliance.formats.lake.tables import Column
+from seb_appliance.tasks import in_slices
 
 
 class TableColumnOut(msgspec.Struct):
@@ -226,7 +227,7 @@ async def list_tables(ctx: RequestContext) -> object:
     return TablesOut(
         [
             TableOut(**_members(ctx.broker, table))  # type: ignore[arg-type]
-            for table in tables
+            async for table in in_slices(tables)
             if may_see(ctx.broker, ctx.call.key, table.head.definition.name)
         ]
     )

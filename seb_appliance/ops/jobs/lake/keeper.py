@@ -17,7 +17,7 @@ from seb_appliance.broker.lake.notes import CommitRefusedError
 from seb_appliance.broker.lake.tables import LakeTables
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.clock import Clock
-from seb_appliance.errors import FencedError, SebError
+from seb_appliance.errors import CorruptObjectError, FencedError, SebError
 from seb_appliance.failpoints import Failpoints
 from seb_appliance.storage.objects.cleanup import BucketCleaner
 from seb_appliance.tasks import Job
@@ -149,6 +149,8 @@ class TableKeeper(Job):
             raise
         except (SebError, CommitRefusedError, OSError) as error:
             self._failed(head.table_id, str(error))
+            if isinstance(error, CorruptObjectError):
+                notes.unmerged.update(job.merged)
             self._commits.has_strays = True  # what it stored is in no commit
             return True
         self._failpoints.reach("T2")

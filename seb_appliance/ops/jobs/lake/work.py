@@ -114,10 +114,14 @@ class TableWork:
         it is full, the rest is for the next commit."""
         added, bad = list[TableFile](), list[BadRow]()
         writer, begin = self._writer(job), job.first
+        inflated = 0
         async for batch, end in self._batches(job, objects):
             await asyncio.to_thread(writer.add, batch, job.first, end)
             upto = min(batch.header.last_offset + 1, end)
-            if writer.is_full:
+            inflated += batch.header.inflated_bytes
+            # Other tables wait: 64 MiB of zeros may be 300 GB of rows.
+            is_long = job.op == "append" and inflated >= limits.TABLE_JOB_INFLATED_BYTES
+            if writer.is_full or is_long:
                 added += await self._finished(job, objects, writer, (begin, upto), len(added))
                 bad += [BadRow(*row) for row in writer.bad_rows]
                 writer, begin = self._writer(job), upto

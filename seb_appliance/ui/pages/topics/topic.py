@@ -6,6 +6,7 @@ sends the same fields by POST.
 
 from __future__ import annotations
 
+import shlex
 from functools import partial
 from typing import Any, Final
 
@@ -95,7 +96,7 @@ async def preview_settings(visit: Visit, topic: str) -> ASGIApp:
         fields={field: visit.form.text(field) for field in FIELDS} | {"stood": _stood(view)},
         same=wanted == view.settings,
         command=_change_command(view, wanted),
-        patch=msgspec.json.encode(_changed(view, wanted)).decode(),
+        patch=shlex.quote(msgspec.json.encode(_changed(view, wanted)).decode()),
     )
 
 
@@ -209,7 +210,7 @@ def _change_command(view: TopicView, wanted: TopicSettings) -> str:
         f"{SETTINGS[name].word}={'default' if value is None else SETTINGS[name].text(value)}"
         for name, value in _changed(view, wanted).items()
     ]
-    return f"seb topics change {view.name} {' '.join(pairs)}"
+    return f"seb topics change {view.name} {shlex.join(pairs)}"
 
 
 def changes_of(form: Form) -> dict[str, Any]:

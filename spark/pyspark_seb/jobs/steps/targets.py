@@ -77,7 +77,8 @@ class Target(ABC):
             "failOnCompaction": "false",
         }
         topic_id = sql.lit(pull.log.topic_id).cast("long")
-        return self.run.records(options).withColumn("topic_id", topic_id)
+        records = self.run.records(options, {pull.log.topic: pull.log.topic_id})
+        return records.withColumn("topic_id", topic_id)
 
     def _shaped(self, found: DataFrame, *more: str) -> DataFrame:
         """As rows of the table: its columns by name, in its types, and `more` of `found`. Raises
