@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 from seb_appliance.formats.lake.tables import OFFSET, TableFile
 
 _MAGIC: Final = b"PAR1"
-# The last three: there is no such column or row, or it has another type.
+# From LookupError on: there is no such column or row, or it has another type.
 _UNREADABLE: Final = (
-    pa.ArrowException, MemoryError, OSError, LookupError, TypeError, ValueError
+    pa.ArrowException, MemoryError, OSError, LookupError, OverflowError, TypeError, ValueError
 )  # fmt: skip
 TAIL_BYTES: Final = 8  # the length of the footer, and the magic bytes
 

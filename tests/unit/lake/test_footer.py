@@ -47,6 +47,7 @@ def file_of(body: bytes) -> TableFile:
         {"offset": [None, None, None]},
         {"offset": [b"5", b"7", b"9"]},
         {"offset": [[5], [7], [9]]},
+        {"offset": pa.array([5, 7, 2**62], pa.duration("s"))},
         {"offset": [5, 7]},
         {"offset": [5, 9, 7]},
         {"offset": [4, 7, 9]},
