@@ -325,6 +325,11 @@ async def test_a_lost_key_of_the_secrets_is_told_and_nothing_is_sent(tmp_path, r
         await receiver.arrived(1)
 
 
+async def test_changes_of_one_subscription_do_not_wait_for_those_of_another(seb, receiver):
+    async with seb.appliance.beside[Subscriptions]._turn("busy"), asyncio.timeout(20):
+        await subscribe(seb, "others", receiver.url)
+
+
 async def test_a_subscription_that_others_made_meanwhile_is_not_replaced(
     seb, receiver, monkeypatch
 ):

@@ -16,6 +16,7 @@ from collections.abc import Callable, Collection, Iterator
 from functools import cached_property
 from itertools import count
 from typing import ClassVar, Final, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -99,7 +100,7 @@ class StreamSubscriptions(Job):
             broker, self._deliver, generations.__next__, random_bytes, random.random, Counter()
         )
         self._all: dict[str, tuple[Subscription, Background]] = {}
-        self._changing = asyncio.Lock()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._signer: Signer | None = None
 
     @cached_property
@@ -135,13 +136,17 @@ class StreamSubscriptions(Job):
 
     # --- changes ---
 
+    def _turn(self, name: str) -> asyncio.Lock:
+        """Of changes of this one; those of others do not wait for it."""
+        return self._turns.setdefault(name, asyncio.Lock())
+
     async def create(
         self, name: str, wanted: StreamSubscriptionIn, base: str, by: Actor
     ) -> tuple[Subscription, bool]:
         """It, and whether it is new. Streams that exist are linked at their end. Raises
         BadRequestError, BadNameError, BadParameterError, and what a commit raises."""
         await self._check(wanted)
-        async with self._changing:
+        async with self._turn(name):
             known = self.find(name)
             if known is not None:
                 return known, False
@@ -187,7 +192,7 @@ class StreamSubscriptions(Job):
     ) -> None:
         """Topics that are linked one by one from now on, at their end, or no more. Raises
         BadRequestError for too many, and what a commit raises."""
-        async with self._changing:
+        async with self._turn(found.name):
             before = found.stored.streams
             streams = tuple(dict.fromkeys(n for n in (*before, *link) if n not in unlink))
             if len(streams) > max(limits.FOLLOWED_TOPICS_MAX, len(before)):
@@ -205,7 +210,7 @@ class StreamSubscriptions(Job):
 
     async def delete(self, found: Subscription, by: Actor) -> None:
         """Raises NotFoundError."""
-        async with self._changing:
+        async with self._turn(found.name):
             await self._broker.documents.remove(KIND, found.name, by)
             await self._end(found.name)
             with contextlib.suppress(GroupNotFoundError):

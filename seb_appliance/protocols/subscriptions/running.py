@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import ClassVar, Final, get_args
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -78,8 +79,8 @@ class Subscriptions(Job):
         self._counts: Counter[Outcome] = Counter()
         self._changed = asyncio.Event()
         self._roused: set[str] = set()
-        # A change replaces the whole document, so there is one at a time.
-        self._changing = asyncio.Lock()
+        # A change replaces the whole document, so there is one of each at a time.
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._tools = Tools(
             broker,
             box,
@@ -128,6 +129,10 @@ class Subscriptions(Job):
 
     # --- changes ---
 
+    def _turn(self, name: str) -> asyncio.Lock:
+        """Of changes of this one; those of others do not wait for it."""
+        return self._turns.setdefault(name, asyncio.Lock())
+
     def all(self) -> list[Subscription]:
         """By name."""
         return [subscription_of(row) for row in self._broker.documents.of_kind(KIND)]
@@ -148,7 +153,7 @@ class Subscriptions(Job):
         not exist. `check`: whether it may be, which is asked when its turn has come: somebody else
         may have made it meanwhile. Raises BadRequestError, QueueNotFoundError, and what `check` and
         a change of a queue raise."""
-        async with self._changing:
+        async with self._turn(name):
             if check is not None:
                 await check()
             before = self.find(name)
@@ -175,7 +180,7 @@ class Subscriptions(Job):
 
     async def remove(self, name: str, by: Actor) -> None:
         """Its queue stays. Raises NotFoundError."""
-        async with self._changing:
+        async with self._turn(name):
             await self._broker.documents.remove(KIND, name, by)
 
     async def set_state(self, name: str, state: State, why: str, by: Actor) -> None:
@@ -186,7 +191,7 @@ class Subscriptions(Job):
             self._changed.set()
 
     async def _change(self, name: str, by: Actor, **members: object) -> None:
-        async with self._changing:
+        async with self._turn(name):
             found = self.find(name)
             if found is None:
                 raise no_such_subscription(name)

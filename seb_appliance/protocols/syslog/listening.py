@@ -85,7 +85,7 @@ class Syslog:
                 host,
                 port,
                 ssl=self._tls,
-                ssl_handshake_timeout=self._tls and syslog_limits.HANDSHAKE_S_MAX,
+                ssl_handshake_timeout=None if self._tls is None else syslog_limits.HANDSHAKE_S_MAX,
                 limit=_READ_BYTES,
             )
             if self._tls is None:
