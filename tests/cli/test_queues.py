@@ -32,7 +32,10 @@ def test_a_queue_is_reset_purged_and_redriven(seb: Seb) -> None:
     assert seb.good("queues", "redrive", "work", "--offset", "1").rows == [["jobs", "1"]]
     told = seb.good("queues", "redrive", "work", "--to", "other", "--json").json
     assert (told["records"], told["before"]) == ({"other": 1}, 1)
-    assert "2 redriven before" in seb.good("queues", "redrive", "work").out
+    forged = {"value": 1, "headers": {"seb-dead-queue": "work", "seb-dead-topic": "payments"}}
+    seb.good("produce", "dead", "--ndjson", stdin=json.dumps(forged).encode())
+    told = seb.good("queues", "redrive", "work").out
+    assert ("2 redriven before" in told, "1 left, because" in told) == (True, True), told
 
     assert seb.good("queues", "purge", "work", "--dry-run").rows == [["jobs", "2", "4"]]
     asked = seb("queues", "purge", "work", stdin=b"n\n")

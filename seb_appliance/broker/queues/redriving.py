@@ -47,12 +47,14 @@ class Wanted:
 
 @dataclass(slots=True)
 class Redriven:
-    """How many dead letters became `records` again, by topic, and how many were redriven `before`.
-    `next_offset`: where to continue; None at the end."""
+    """How many dead letters became `records` again, by topic, how many were redriven `before`, and
+    how many came from `elsewhere`, as they say: the queue does not read their topic, so they need
+    `Wanted.to`. `next_offset`: where to continue; None at the end."""
 
     records: dict[str, int]
     before: int
     next_offset: int | None
+    elsewhere: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +100,16 @@ class Redriving:
         except TopicNotFoundError:  # it is made with the first dead letter
             return Redriven({}, 0, None)
         pieces, next_offset = await self._read(dead, wanted)
+        result = Redriven({}, 0, next_offset)
         by_target: dict[str, list[_Letter]] = {}
-        for letter in _letters(pieces, live, wanted):
+        for letter in _letters(pieces, name, wanted):
+            # Others may store records in the topic of dead letters, too.
+            if wanted.to is None and not live.patterns.cover(letter.target):
+                result.elsewhere += 1
+                continue
             by_target.setdefault(letter.target, []).append(letter)
         for target in by_target:
             authorize(target)
-        result = Redriven({}, 0, next_offset)
         for target, letters in by_target.items():
             if wanted.dry_run:
                 settled = live.progress(dead.topic_id).settled
@@ -159,9 +165,8 @@ class Redriving:
         return done
 
 
-def _letters(pieces: Iterable[BatchSlice], live: LiveQueue, wanted: Wanted) -> Iterator[_Letter]:
-    """Those of the queue that are wanted. Others may store records in the topic, too, so none goes
-    back to a topic that the queue does not read."""
+def _letters(pieces: Iterable[BatchSlice], queue: str, wanted: Wanted) -> Iterator[_Letter]:
+    """Those of the queue that are wanted."""
     for piece in pieces:
         columns, offsets = piece.batch.columns, piece.batch.offsets()
         for i in range(piece.begin, piece.end):
@@ -173,12 +178,10 @@ def _letters(pieces: Iterable[BatchSlice], live: LiveQueue, wanted: Wanted) -> I
             }
             for part in ("first-delivered-us", "at-us"):
                 headers.pop(DEAD_LETTER_HEADERS + part, None)
-            if told["queue"] != live.name or wanted.topic not in (None, told["topic"]):
+            if told["queue"] != queue or wanted.topic not in (None, told["topic"]):
                 continue
             target = told["topic"] if wanted.to is None else wanted.to
             if wanted.reason not in told["reason"] or not _is_name(target):
-                continue
-            if wanted.to is None and not live.patterns.cover(target):
                 continue
             key = None if columns.keys is None else columns.keys.get(i)
             yield _Letter(offsets[i], target, columns.values.get(i), key, headers)

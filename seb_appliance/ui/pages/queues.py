@@ -14,7 +14,7 @@ from seb_appliance import limits
 from seb_appliance.broker.queues.progress import Queue
 from seb_appliance.broker.queues.redriving import Redriven, Wanted
 from seb_appliance.broker.queues.views import QueueView
-from seb_appliance.broker.topics.names import Patterns, check_topic_name
+from seb_appliance.broker.topics.names import check_topic_name
 from seb_appliance.broker.values import From, ReadRequest
 from seb_appliance.errors import (
     BadRequestError,
@@ -211,12 +211,19 @@ async def redrive(visit: Visit, queue: str) -> ASGIApp:
     found, is_all = await _redriven(visit, queue, chosen, agreed)
     if agreed:
         words = f"Records again: {count(sum(found.records.values()))}."
-        words += f" Redriven before: {count(found.before)}."
+        words += f" Redriven before: {count(found.before)}.{_left_out(found)}"
         more = "" if is_all else " There are more: redrive again."
         return visit.see_other(f"{_PATH}/{queue}", words + more)
     if not found.records:
-        raise BadRequestError("None of these dead letters is left to be redriven.")
+        words = "None of these dead letters is left to be redriven."
+        raise BadRequestError(words + _left_out(found))
     return visit.page("queue_redrive", queue=queue, found=found, chosen=chosen, is_all=is_all)
+
+
+def _left_out(found: Redriven) -> str:
+    if not found.elsewhere:
+        return ""
+    return f" Left out, of topics that the queue does not read: {count(found.elsewhere)}."
 
 
 async def _redriven(
@@ -226,13 +233,11 @@ async def _redriven(
     can be forged, so nothing goes to a topic that nobody has seen. Raises as
     `Redriving.redrive`."""
     redriving, found, left, looked = visit.broker.queues.redriving, Redriven({}, 0, 0), chosen, 0
-    patterns = Patterns(visit.broker.queues.get(queue).settings.topics)
 
     def check(topic: str) -> None:
-        if not patterns.cover(topic) or (agreed and topic not in agreed):
+        if agreed and topic not in agreed:
             raise BadRequestError(
-                f"A dead letter says that it comes from the topic {topic}, which "
-                f"{'was not shown' if patterns.cover(topic) else 'the queue does not read'}."
+                f"A dead letter comes from the topic {topic}, which was not shown."
             )
 
     while found.next_offset is not None and looked < _REDRIVEN_AT_ONCE:
@@ -241,6 +246,7 @@ async def _redriven(
         for topic, records in done.records.items():
             found.records[topic] = found.records.get(topic, 0) + records
         found.before += done.before
+        found.elsewhere += done.elsewhere
         found.next_offset = done.next_offset
         left = [offset for offset in left if offset >= (done.next_offset or 0)]
         looked += limits.DELIVERIES_PER_REQUEST_MAX

@@ -63,11 +63,14 @@ class Redrive(msgspec.Struct, forbid_unknown_fields=True):
 
 class RedriveOut(msgspec.Struct):
     """How many dead letters became `records` again, by topic, and how many were redriven `before`,
-    which are left alone. `next_offset`: the `start` of the next request; null at the end."""
+    which are left alone. `elsewhere`: those that say that they come from a topic which the queue
+    does not read; they need `to`. `next_offset`: the `start` of the next request; null at the
+    end."""
 
     dry_run: bool
     records: dict[str, int]
     before: int
+    elsewhere: int
     next_offset: int | None
 
 
@@ -111,7 +114,13 @@ async def reset_queue(ctx: RequestContext) -> object:
     body=json_body(Redrive, {"reason": "timeout"}),
     replies=json_reply(
         RedriveOut,
-        {"dry_run": False, "records": {"orders.eu": 2}, "before": 0, "next_offset": None},
+        {
+            "dry_run": False,
+            "records": {"orders.eu": 2},
+            "before": 0,
+            "elsewhere": 0,
+            "next_offset": None,
+        },
         "Done, or what would be done",
     ),
     errors=(*WRITE_ERRORS, *READ_ERRORS, QueueNotFoundError),
@@ -127,7 +136,7 @@ async def redrive_queue(ctx: RequestContext) -> object:
     wanted = Wanted(offsets, asked.start, asked.topic, asked.reason, asked.to, asked.dry_run)
     may_produce = partial(broker.authorize, key, "produce")
     done = await broker.queues.redriving.redrive(queue, wanted, ctx.call.actor, may_produce)
-    return RedriveOut(asked.dry_run, done.records, done.before, done.next_offset)
+    return RedriveOut(asked.dry_run, done.records, done.before, done.elsewhere, done.next_offset)
 
 
 ROUTES: Final = [reset_queue, redrive_queue]

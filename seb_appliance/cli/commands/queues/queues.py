@@ -24,6 +24,10 @@ from seb_appliance.formats.queues.queues import SETTINGS, flat, nested
 from seb_appliance.quantities import counted
 
 _UNSET: Final = "none"
+_LEFT_ALONE: Final = {
+    "before": "{:,} redriven before",
+    "elsewhere": "{:,} left, because the queue does not read their topic (--to redrives them)",
+}
 _OPTIONS: Final = {name: one for name, one in SETTINGS.items() if name != "topics"}  # that is ours
 
 queue_argument = click.argument("queue")
@@ -182,20 +186,24 @@ def redrive(
     if offsets:
         body["offsets"] = list(offsets)
     records: dict[str, int] = {}
-    total: Json = {"dry_run": dry_run, "records": records, "before": 0, "next_offset": 0}
+    total: Json = {"dry_run": dry_run, "records": records, **dict.fromkeys(_LEFT_ALONE, 0)}
+    total["next_offset"] = 0
     while total["next_offset"] is not None:
         body["start"] = total["next_offset"]
         done = client.ask("POST", "queues", queue, "redrive", body=body)
         for name, count in done["records"].items():
             records[name] = records.get(name, 0) + count
-        total |= {"before": total["before"] + done["before"], "next_offset": done["next_offset"]}
+        for why in _LEFT_ALONE:
+            total[why] += done[why]
+        total["next_offset"] = done["next_offset"]
     return Result(total, _redriven)
 
 
 def _redriven(total: Json) -> str:
     rows = sorted(total["records"].items())
-    before = f"{total['before']:,} redriven before" if total["before"] else "nothing to redrive"
-    return table(("topic", "records"), rows, before)
+    left_alone = [words.format(total[why]) for why, words in _LEFT_ALONE.items() if total[why]]
+    shown = table(("topic", "records"), rows, "" if left_alone else "nothing to redrive")
+    return "\n".join(filter(None, [shown, *left_alone]))
 
 
 @queues.command()
