@@ -87,7 +87,7 @@ ASKS: Final[dict[str, Ask]] = {
     # record keys
     "listRecordKeys": Ask(need="consume"),
     "findRecordKeys": Ask(need="consume", json={}),
-    "getLatestOfRecordKey": Ask(need="consume", query="key=k"),
+    "getLatestOfRecordKey": Ask(need="consume", query="key=k&fresh=true"),
     "findLatestOfRecordKey": Ask(need="consume", json=_KEY),
     "getHistoryOfRecordKey": Ask(need="consume", query="key=k"),
     "findHistoryOfRecordKey": Ask(need="consume", json=_KEY),
