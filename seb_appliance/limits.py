@@ -111,6 +111,7 @@ STATE_GATHER_ENTRIES: Final = 256  # … or when this many wait, or when a calle
 
 # Reads
 FETCH_RECORDS_DEFAULT: Final = 1_000
+JSON_SHOWN_BYTES_MAX: Final = 1 * MIB  # of a value that a reader wants as JSON
 FETCH_RECORDS_MAX: Final = 100_000
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 16 * MIB
