@@ -344,6 +344,7 @@ SQL_S_MAX: Final = 60.0
 SQL_ROWS_DEFAULT: Final = 1_000
 SQL_ROWS_MAX: Final = 10_000
 SQL_ANSWER_BYTES: Final = 4 * MIB  # of columns and rows, as JSON
+SQL_CELLS_SHOWN_MAX: Final = 5_000  # of an answer, on the admin page
 SQL_MEMORY_BYTES: Final = 256 * MIB  # of DuckDB in one process
 SQL_ERROR_CHARACTERS: Final = 2_000  # of what DuckDB says of a statement
 
