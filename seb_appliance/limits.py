@@ -144,6 +144,8 @@ STREAM_SWEEP_S: Final = 10  # interval of the search for expired streams
 # Record keys
 KEYS_PER_PAGE_DEFAULT: Final = 100
 KEYS_PER_PAGE_MAX: Final = 1_000
+KEYS_PAGE_BYTES: Final = 256 * KIB  # of record keys in one page; a soft limit
+KEY_HISTORY_BYTES: Final = 1 * MIB  # of records in one page of a history; a soft limit
 KEY_HISTORY_LOOKED_AT: Final = 10_000  # steps down a key's history before its offsets are scanned
 KEY_FILTER_BYTES_MAX: Final = 16 * MIB  # scanned by one read of a single record key
 KEY_INDEX_FRESH_S: Final = 10  # how long `fresh` waits for the index
