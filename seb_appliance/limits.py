@@ -111,6 +111,7 @@ STATE_GATHER_ENTRIES: Final = 256  # … or when this many wait, or when a calle
 
 # Reads
 FETCH_RECORDS_DEFAULT: Final = 1_000
+JSON_SHOWN_BYTES_MAX: Final = 1 * MIB  # of a value that a reader wants as JSON
 FETCH_RECORDS_MAX: Final = 100_000
 FETCH_BYTES_DEFAULT: Final = 1 * MIB
 FETCH_BYTES_MAX: Final = 16 * MIB
@@ -143,6 +144,8 @@ STREAM_SWEEP_S: Final = 10  # interval of the search for expired streams
 # Record keys
 KEYS_PER_PAGE_DEFAULT: Final = 100
 KEYS_PER_PAGE_MAX: Final = 1_000
+KEYS_PAGE_BYTES: Final = 256 * KIB  # of record keys in one page; a soft limit
+KEY_HISTORY_BYTES: Final = 1 * MIB  # of records in one page of a history; a soft limit
 KEY_HISTORY_LOOKED_AT: Final = 10_000  # steps down a key's history before its offsets are scanned
 KEY_FILTER_BYTES_MAX: Final = 16 * MIB  # scanned by one read of a single record key
 KEY_INDEX_FRESH_S: Final = 10  # how long `fresh` waits for the index
@@ -343,6 +346,7 @@ SQL_S_MAX: Final = 60.0
 SQL_ROWS_DEFAULT: Final = 1_000
 SQL_ROWS_MAX: Final = 10_000
 SQL_ANSWER_BYTES: Final = 4 * MIB  # of columns and rows, as JSON
+SQL_CELLS_SHOWN_MAX: Final = 5_000  # of an answer, on the admin page
 SQL_MEMORY_BYTES: Final = 256 * MIB  # of DuckDB in one process
 SQL_ERROR_CHARACTERS: Final = 2_000  # of what DuckDB says of a statement
 

@@ -53,7 +53,7 @@ from seb_appliance.broker.readiness import ReadinessCheck
 from seb_appliance.broker.record_keys.indexing import KeyIndex
 from seb_appliance.broker.record_keys.queries import RecordKeys, read_key
 from seb_appliance.broker.settings import BrokerSettings
-from seb_appliance.broker.shares import AllShares
+from seb_appliance.broker.shares import AllShares, Shares
 from seb_appliance.broker.streams.streams import Streams
 from seb_appliance.broker.topics.catalog import Catalog
 from seb_appliance.broker.topics.topic import Topic
@@ -389,13 +389,18 @@ class Broker:
         return self.followers.follow(self._catalog.topic(topic), owner)
 
     async def follow_many(
-        self, wants: Callable[[str], bool], owner: str, *, is_limited: bool = True
+        self,
+        wants: Callable[[str], bool],
+        owner: str,
+        *,
+        is_limited: bool = True,
+        room: Shares | None = None,
     ) -> FollowerOfMany:
         """Be woken whenever a topic changes whose name is wanted, also one that is made later.
         Raises BadParameterError for too many, OverloadedError, ShuttingDownError."""
         topics = self._catalog.topics()
         newest_id = max((topic.topic_id for topic in topics), default=0)
-        follower = self.followers.follow_many(wants, newest_id, owner)
+        follower = self.followers.follow_many(wants, newest_id, owner, room)
         try:
             await self.meet_all(follower, is_limited=is_limited)
         except BaseException:

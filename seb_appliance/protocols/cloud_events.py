@@ -26,9 +26,9 @@ from seb_appliance.api.encoding.formats import AnswerFormat, BodyFormat, media_t
 from seb_appliance.api.encoding.record_json import (
     bad_json,
     check_utf8,
-    compact_json,
     count_one,
     decode_counted,
+    shown_json,
     text_of,
 )
 from seb_appliance.broker.values import (
@@ -409,8 +409,9 @@ def _set_data(event: dict[str, Any], value: bytes, content_type: str | None) -> 
 
 
 def _as_json(value: bytes) -> Raw | None:
-    """None if the value is not JSON, and for `null`, which would mean that there is no data."""
-    compact = compact_json(value)
+    """None if the value is not JSON or too large, and for `null`, which would mean that there is
+    no data."""
+    compact = shown_json(value)
     return None if compact is None or compact == b"null" else Raw(compact)
 
 

@@ -389,3 +389,18 @@ async def test_ten_thousand_offsets_fit_one_commit(seb):
     assert (answer.status_code, answer.json()["code"]) == (409, "stale_generation")
     answer = await commit(seb, "many", offsets | {"many": 1})
     assert (answer.status_code, answer.json()["code"]) == (400, "bad_json")
+
+
+async def test_an_answer_with_many_topics_of_a_group_comes_in_parts_and_counts(seb, monkeypatch):
+    names = [f"wide-{n:02}" for n in range(70)]
+    for name in names:
+        assert (await seb.client.put(f"/v1/topics/{name}", json={})).status_code == 201
+    metadata = dict.fromkeys(names, "m" * 100)
+    await commit(seb, "wide", dict.fromkeys(names, 0), metadata=metadata)
+    found = (await seb.client.get("/v1/groups/wide")).json()
+    assert [topic["topic"] for topic in found["topics"]] == names
+    assert (found["group"], found["topic_count"], found["membership"]) == ("wide", 70, None)
+    monkeypatch.setattr(seb.appliance.broker.reading, "limit", 1_000)
+    refused = await seb.client.get("/v1/groups/wide")
+    assert refused.status_code in (429, 503)
+    assert seb.appliance.broker.reading.used == 0

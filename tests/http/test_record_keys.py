@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import json
 import sqlite3
+from dataclasses import replace
 from urllib.parse import quote
 
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.api.routes.records.by_key import cursor_of, place_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -192,6 +194,42 @@ async def test_a_view_comes_as_ndjson_with_its_cursor_in_a_header(seb):
     assert [json.loads(page.text)["value"] for page in (first, second)] == ["1", "2"]
     assert "seb-next-cursor" not in second.headers
     assert second.headers["seb-next-offset"] == "2"
+
+
+async def test_a_page_of_long_record_keys_ends_early(seb):
+    await make(seb, "lengthy")
+    keys = [b"%d" % n + b"k" * (limits.RECORD_KEY_BYTES_MAX - 1) for n in range(9)]
+    await put(seb, "lengthy", *((key, "v") for key in keys))
+    found, after = [], ""
+    while after is not None:
+        page = await ask(seb, "lengthy/keys", {"limit": 9, "after": after, "fresh": True})
+        assert len(page["keys"]) <= limits.KEYS_PAGE_BYTES // limits.RECORD_KEY_BYTES_MAX
+        found += [key["key"].encode() for key in page["keys"]]
+        after = page["next_after"]
+    assert found == keys
+
+
+async def test_a_page_of_a_history_of_large_records_ends_early(seb):
+    await make(seb, "large", "history")
+    for n in range(4):
+        await put(seb, "large", (b"a", str(n) * (limits.KEY_HISTORY_BYTES // 2)))
+    found, before = [], ""
+    while before is not None:
+        page = await get(seb, f"large/keys/history?key=a&fresh=true&limit=9{before}")
+        assert len(page["records"]) <= 2
+        found += [record["offset"] for record in page["records"]]
+        before = page["next_before"] and f"&before={page['next_before']}"
+    assert found == [3, 2, 1, 0]
+
+
+async def test_a_cursor_of_a_view_that_somebody_has_made_up_is_refused(seb):
+    await make(seb, "forged")
+    await put(seb, "forged", (b"a", "1"), (b"b", "2"))
+    first = await get(seb, "forged/records?view=latest&max_records=1&fresh=true")
+    place = place_of(first["next_cursor"])
+    forged = cursor_of(replace(place, begin=2**64 - 1))
+    told = await get(seb, f"forged/records?view=latest&cursor={forged}", 400)
+    assert told["code"] == "bad_parameter"
 
 
 async def test_a_view_that_nobody_pages_through_ends(seb, monkeypatch):

@@ -126,6 +126,12 @@ async def test_streams_that_exist_are_followed_from_their_end_and_later_ones_fro
     assert await cursors(seb, "old") == {"old/a": 2, "old/b": 1}
 
 
+async def until(condition):
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0)
+
+
 def share(seb, name):
     return next(one for one in seb.appliance.broker.shares if one.name == name)
 
@@ -407,6 +413,28 @@ async def test_a_subscription_whose_pattern_matches_many_by_now_goes_on_after_a_
     await append(seb, "grown/c", 1)
     claimed = await claim(seb, "grown")
     assert [one["path"] for one in claimed["streams"]] == ["grown/c"]
+
+
+async def test_topics_that_subscriptions_follow_are_counted_until_they_are_deleted(
+    seb, monkeypatch
+):
+    service, followed = seb.appliance.beside[StreamSubscriptions], share(seb, "stream_topics")
+    before = followed.used
+    await pool(seb, "counted")
+    for path in ("a", "b"):
+        await put(seb, f"counted/{path}")
+    found = service.find("counted")
+    await until(lambda: followed.used == before + 2)
+    await seb.client.delete(f"{STREAM}/counted/a")
+    await until(lambda: followed.used == before + 1)
+
+    monkeypatch.setattr(followed, "limit", followed.used)
+    await put(seb, "counted/c")
+    await until(lambda: found.failure)
+    assert "no room for all topics" in found.failure
+    assert followed.used == before
+    await seb.client.delete(f"{SUBSCRIPTIONS}/counted")
+    assert followed.used == before
 
 
 async def test_a_key_subscribes_only_to_what_it_may_read(seb):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seb_appliance import limits
 from tests.support.sql_tables import ground
 from tests.ui.pages import add_user, visitor
 
@@ -27,6 +28,27 @@ async def test_a_viewer_reads_a_table_with_sql_and_saves_rows_as_csv(tmp_path: P
             file = await otto.post(f"{PAGE}/sql", sql=statement, **{"as": "csv"})
             assert file.text == "customer,total\r\n<b>x</b>,\r\nc1,9.5\r\n"
             assert file.headers["content-disposition"] == 'attachment; filename="Orders.eu.csv"'
+
+
+async def test_a_page_shows_some_cells_of_a_large_answer_and_the_file_has_all(tmp_path: Path):
+    async with ground(tmp_path) as here:
+        await add_user(here.seb, "otto", "viewer")
+        otto = visitor(here.seb)
+        async with otto.client:
+            await otto.log_in("otto")
+            columns = ", ".join(["7"] * 50)
+            statement = f"SELECT {columns} FROM range(150)"
+            page = await otto.post(f"{PAGE}/sql", sql=statement)
+            assert page.text.count('<td class="number">7</td>') == limits.SQL_CELLS_SHOWN_MAX
+            assert "100 rows in" in page.text
+            assert "; there are more" in page.text
+            file = await otto.post(f"{PAGE}/sql", sql=statement, **{"as": "csv"})
+            assert file.text.count("7") - file.text.splitlines()[0].count("7") == 150 * 50
+            wide = "SELECT " + ", ".join(["7"] * (limits.SQL_CELLS_SHOWN_MAX + 1))
+            page = await otto.post(f"{PAGE}/sql", sql=wide)
+            assert page.text.count('<td class="number">7</td>') == limits.SQL_CELLS_SHOWN_MAX
+            assert "1 row in" in page.text
+            assert "; there are more" in page.text
 
 
 async def test_a_statement_that_cannot_be_run_is_shown_again_with_the_reason(tmp_path: Path):

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance.api.encoding.answers import format_times
-from seb_appliance.api.encoding.record_json import compact_json, text_of
+from seb_appliance.api.encoding.record_json import shown_json, text_of
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.formats.columns import BinaryColumn
 
@@ -201,9 +201,9 @@ def _unpacked(
 
 
 def _parsed(value: bytes) -> Raw | None:
-    """The value on one line if it is JSON; else None. JSON `null` itself stays null in the answer,
-    with its bytes in value_base64, since a null value alone is a tombstone."""
-    compact = compact_json(value)
+    """The value on one line if it is JSON, and not too large; else None. JSON `null` itself stays
+    null in the answer, with its bytes in value_base64, since a null value alone is a tombstone."""
+    compact = shown_json(value)
     return None if compact is None or compact == b"null" else Raw(compact)
 
 

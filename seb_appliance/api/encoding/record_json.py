@@ -157,6 +157,11 @@ def compact_json(value: bytes) -> bytes | None:
         return None
 
 
+def shown_json(value: bytes) -> bytes | None:
+    """`compact_json`; None also for what is too large to be parsed while others wait."""
+    return None if len(value) > limits.JSON_SHOWN_BYTES_MAX else compact_json(value)
+
+
 def text_of(content: bytes) -> str | None:
     """None for what is no UTF-8."""
     try:

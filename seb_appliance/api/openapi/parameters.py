@@ -79,7 +79,8 @@ OF_PATH: Final[dict[str, Json]] = {
 VALUES: Final = query(
     "values",
     "How values are written in JSON: `text` (base64 if a value is not UTF-8), `json` (parsed; "
-    "base64 if it is not JSON), or `base64` (also for record keys and headers).",
+    "base64 if it is not JSON, or larger than 1 MiB), or `base64` (also for record keys and "
+    "headers).",
     "text",
     type="string",
     enum=list(VALUE_SHAPES),

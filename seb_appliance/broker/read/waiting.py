@@ -15,7 +15,7 @@ from typing import Self
 from seb_appliance import limits
 from seb_appliance.broker.callbacks import Turns
 from seb_appliance.broker.meeting import Meetings, Readers
-from seb_appliance.broker.shares import AllShares
+from seb_appliance.broker.shares import AllShares, Shares
 from seb_appliance.broker.topics.topic import Topic, gone
 from seb_appliance.clock import Clock, Timer
 from seb_appliance.errors import BadParameterError, ShuttingDownError
@@ -210,11 +210,20 @@ class Follower(Listener):
 
 class FollowerOfMany(Listener):
     """Follows all topics that it `wants`, also those created later. `changed`: topics that may have
-    new records, in order of their changes; the stream removes them."""
+    new records, in order of their changes; the stream removes them. Of `room` it takes one for each
+    topic; `lacks_room`: there was none for one of them."""
 
-    def __init__(self, followers: Followers, owner: str, wants: Callable[[str], bool]) -> None:
+    def __init__(
+        self,
+        followers: Followers,
+        owner: str,
+        wants: Callable[[str], bool],
+        room: Shares | None = None,
+    ) -> None:
         super().__init__(followers, owner)
         self._wants = wants
+        self._room = room
+        self.lacks_room = False
         self.changed: dict[int, Topic] = {}
 
     def note(self, topic: Topic) -> None:
@@ -223,7 +232,14 @@ class FollowerOfMany(Listener):
 
     def meet(self, topic: Topic) -> None:
         """The topic exists, and may be new."""
-        if topic.topic_id not in self.topics and not topic.deleted and self._wants(topic.name):
+        if topic.topic_id in self.topics or topic.deleted or self.left:
+            return
+        if not self._wants(topic.name):
+            return
+        if self._room is not None and not self._room.try_take(self.owner, 1):
+            self.lacks_room = True
+            self.wake()
+        else:
             self.topics[topic.topic_id] = topic
             self._followers.readers.add(self, topic.topic_id)
             self.note(topic)
@@ -232,7 +248,19 @@ class FollowerOfMany(Listener):
         """The topic is deleted, or not wanted any more."""
         if self.topics.pop(topic.topic_id, None) is not None:
             self._followers.readers.remove(self, [topic.topic_id])
+            self._give_back(1)
         self.changed.pop(topic.topic_id, None)
+
+    def forget_all(self) -> None:
+        """It is not used any more."""
+        self.left = True
+        self._followers.readers.remove(self, self.topics)
+        self._give_back(len(self.topics))
+        self.topics = {}
+
+    def _give_back(self, count: int) -> None:
+        if self._room is not None:
+            self._room.give_back(self.owner, count)
 
 
 class Followers:
@@ -268,11 +296,15 @@ class Followers:
         return follower
 
     def follow_many(
-        self, wants: Callable[[str], bool], newest_id: int, owner: str
+        self,
+        wants: Callable[[str], bool],
+        newest_id: int,
+        owner: str,
+        room: Shares | None = None,
     ) -> FollowerOfMany:
         """It follows no topic yet: the caller lets it `meet` those that exist, up to `newest_id`.
         Raises as `follow`."""
-        follower = FollowerOfMany(self, owner, wants)
+        follower = FollowerOfMany(self, owner, wants, room)
         self._add(follower)
         if not self._of_many:
             self._newest_id = newest_id
@@ -293,9 +325,11 @@ class Followers:
         """Called once for each, when it leaves."""
         self._shares.give_back(listener.owner, 1)
         self._all.remove(listener)
-        self.readers.remove(listener, listener.topics)
         if isinstance(listener, FollowerOfMany):
             self._of_many.remove(listener)
+            listener.forget_all()
+        else:
+            self.readers.remove(listener, listener.topics)
         if self.count == 0 and self._timer is not None:
             self._timer.cancel()
             self._timer = None

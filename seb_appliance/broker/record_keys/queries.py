@@ -212,8 +212,10 @@ class RecordKeys:
         topic, reached = await self._topic(name, fresh=fresh)
         ask = partial(self._index.page, topic.topic_id, prefix, after, most + 1)
         found, indexed_offset = await self._ask(topic, ask, reached)
-        rows = found.rows[:most]
-        next_after = rows[-1].key if len(found.rows) > most else None
+        rows, next_after = found.rows, None
+        if len(rows) > most or sum(len(row.key) for row in rows) > limits.KEYS_PAGE_BYTES:
+            rows = rows[:-1]  # there is one more
+            next_after = rows[-1].key
         return KeyPage(topic.topic_id, rows, next_after, indexed_offset)
 
     async def latest(self, name: str, key: bytes, *, fresh: bool) -> KeyedRecords:
@@ -250,7 +252,9 @@ class RecordKeys:
         found, indexed_offset = await self._ask(topic, ask, reached)
         wanted = found.offsets[:most]
         while True:
-            slices, dealt_with = await pick(self._reads, topic, sorted(wanted))
+            slices, dealt_with = await pick(
+                self._reads, topic, sorted(wanted), limits.KEY_HISTORY_BYTES
+            )
             if dealt_with == len(wanted):
                 break
             # Only the oldest of them fitted: drop these, so that the page begins with the newest.

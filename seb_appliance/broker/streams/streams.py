@@ -128,6 +128,8 @@ class Streams:
         """
         try:
             inherited = await self._make_room(name, wanted)
+            if inherited is not None:
+                reservation.grow(sum(map(len, inherited.prefix)))
         except BaseException:
             reservation.release()
             raise

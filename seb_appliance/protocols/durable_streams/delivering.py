@@ -29,6 +29,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.errors import BadRequestError, GroupNotFoundError, NotReadyError
+from seb_appliance.protocols.durable_streams import limits as stream_limits
 from seb_appliance.protocols.durable_streams.subscriptions import (
     KIND,
     Links,
@@ -97,7 +98,15 @@ class StreamSubscriptions(Job):
         self._signer_of = signer_of
         generations = count(seq * _GENERATIONS + 1)
         self._tools = Tools(
-            broker, self._deliver, generations.__next__, random_bytes, random.random, Counter()
+            broker,
+            self._deliver,
+            generations.__next__,
+            random_bytes,
+            random.random,
+            Counter(),
+            broker.shares.declare(
+                "stream_topics", stream_limits.TOPICS_MAX, "topics of subscriptions of streams"
+            ),
         )
         self._all: dict[str, tuple[Subscription, Background]] = {}
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()

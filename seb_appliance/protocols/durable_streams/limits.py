@@ -15,6 +15,7 @@ SEQ_CHARACTERS_MAX: Final = 256
 CONTENT_TYPE_CHARACTERS_MAX: Final = 256
 LEASE_MS_MIN: Final = 1_000  # of a subscription of streams
 LEASE_MS_MAX: Final = 600_000
+TOPICS_MAX: Final = 500_000  # that all subscriptions of streams follow; about 0.4 KB each
 WAKE_PAUSE_S_MIN: Final = 1.0  # after a wake that failed; doubles
 WAKE_PAUSE_S_MAX: Final = 60.0
 CURSOR_INTERVAL_S: Final = 20

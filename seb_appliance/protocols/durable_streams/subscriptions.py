@@ -22,7 +22,7 @@ from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.groups.admission import Commit
 from seb_appliance.broker.read.waiting import FollowerOfMany
-from seb_appliance.broker.shares import OPERATOR
+from seb_appliance.broker.shares import OPERATOR, Shares
 from seb_appliance.broker.streams.admission import StreamAppend
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.topics.topic import Topic
@@ -172,7 +172,7 @@ class Wake:
 class Tools:
     """`deliver` posts a wake to a webhook; it returns whether the worker is done already, and
     raises SebError or DeliveryError if it did not get it. `random`: a number from 0 to 1.
-    `counts`: wakes, `told` and `failed`."""
+    `counts`: wakes, `told` and `failed`. `topics`: that all subscriptions follow."""
 
     broker: Broker
     deliver: Callable[[Subscription, Wake], Awaitable[bool]]
@@ -180,6 +180,7 @@ class Tools:
     random_bytes: Callable[[int], bytes]
     random: Callable[[], float]
     counts: Counter[str]
+    topics: Shares
 
 
 class Subscription:
@@ -234,6 +235,8 @@ class Subscription:
             link = self._link(topic)
             if topic.deleted or link.acked >= link.end:
                 del self._behind[topic_id]
+                if topic.deleted and self._follower is not None:
+                    self._follower.drop(topic)
             else:
                 found.append(link)
         return found
@@ -285,12 +288,26 @@ class Subscription:
 
     async def run(self) -> None:
         """Until it is deleted, or the appliance stops."""
+        while not await self._follow():
+            self._follower = None
+            self._behind.clear()
+            self.failure = (
+                "There is no room for all topics that it matches. Delete subscriptions, or let "
+                "them match fewer topics."
+            )
+            await self._tools.broker.clock.sleep(stream_limits.WAKE_PAUSE_S_MAX)
+
+    async def _follow(self) -> bool:
+        """False: there is no room for one more topic."""
         wants = lambda topic: self._links.cover(topic)  # noqa: E731 - as they are then
         owner, follow_many = self.stored.owner, self._tools.broker.follow_many
         # Others may have made topics since, and there may be more of them than it began with.
-        with await follow_many(wants, owner, is_limited=False) as follower:
-            self._follower = follower
+        room = self._tools.topics
+        with await follow_many(wants, owner, is_limited=False, room=room) as follower:
+            self._follower, self.failure = follower, ""
             while not follower.stopping:
+                if follower.lacks_room:
+                    return False
                 self._behind |= follower.changed
                 follower.changed.clear()
                 self.is_leased()
@@ -300,6 +317,7 @@ class Subscription:
                         await self._wake(self.begin(pending))
                         continue
                 await follower.wait(self._left_s())
+        return True
 
     async def _wake(self, wake: Wake) -> None:
         try:

@@ -82,6 +82,8 @@ class WebSocket(asyncio.Protocol):
         self._scheduled = False  # frames wait for the next turn
         self._carried_waits = False
         self._reads = True
+        self._is_slow = False  # the client does not take what it is sent
+        self._pong: Event | None = None  # is sent once it does
 
     def data_received(self, data: bytes) -> None:
         if not data or self._transport.is_closing():
@@ -131,10 +133,15 @@ class WebSocket(asyncio.Protocol):
         self._carried = asyncio.Protocol()  # it refers to us: the collector comes late to a circle
 
     def pause_writing(self) -> None:
+        self._is_slow = True
         if self._is_open:
             self._carried.pause_writing()
 
     def resume_writing(self) -> None:
+        self._is_slow = False
+        if self._pong is not None:
+            pong, self._pong = self._pong, None
+            self._write(pong)
         if self._is_open:
             self._carried.resume_writing()
 
@@ -162,7 +169,12 @@ class WebSocket(asyncio.Protocol):
         elif isinstance(event, TextMessage):
             self.end(CloseReason.UNSUPPORTED_DATA)
         elif isinstance(event, Ping):
-            self._write(event.response())
+            # Of several, the last one may be answered alone: a client that reads nothing would
+            # have all answers kept.
+            if self._is_slow:
+                self._pong = event.response()
+            else:
+                self._write(event.response())
         elif isinstance(event, CloseConnection):
             self._write(event.response())
             self._transport.close()

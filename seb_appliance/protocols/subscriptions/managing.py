@@ -41,6 +41,7 @@ from seb_appliance.protocols.subscriptions.subscriptions import (
 )
 
 _TAG: Final = "Subscriptions"
+_KEPT: Final = push_limits.LOG_KEPT
 _PATH: Final = "/v1/subscriptions/{queue}"
 
 
@@ -286,17 +287,15 @@ async def delete_subscription(ctx: RequestContext) -> None:
     "listDeliveries",
     tag=_TAG,
     summary="Show the latest requests, newest first",
-    description="Of the last 1,000 since the start of the appliance.",
+    description=f"Of the last {_KEPT} since the start of the appliance.",
     parameters=[
-        query("limit", "At most so many.", type="integer", minimum=1, maximum=1_000, default=100)
+        query("limit", "At most so many.", type="integer", minimum=1, maximum=_KEPT, default=_KEPT)
     ],
     replies=json_reply(PushesOut, {"deliveries": [_PUSH]}, "Requests"),
     errors=(*REMOVAL_ERRORS, NotFoundError, BadNameError),
 )
 async def list_deliveries(ctx: RequestContext) -> object:
-    most = integer(
-        ctx.call.query.get("limit", "100"), "limit", smallest=1, largest=push_limits.LOG_KEPT
-    )
+    most = integer(ctx.call.query.get("limit", str(_KEPT)), "limit", smallest=1, largest=_KEPT)
     log = subscriptions_of(ctx).worker(await _seen(ctx)).log
     return PushesOut([push_out(one) for one in islice(reversed(log), most)])
 

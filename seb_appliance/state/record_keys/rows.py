@@ -264,11 +264,12 @@ def page(
     log_start: int,
 ) -> KeyRows:
     begin = prefix if after is None or after < prefix else after + b"\0"
-    rows = []
+    rows, size_bytes = [], 0
     for found in _live(topic_id, connection.execute(_PAGE, (topic_id, begin, _after(prefix)))):
         if found.offset >= log_start:
             rows.append(found)
-            if len(rows) == most:
+            size_bytes += len(found.key)
+            if len(rows) == most or size_bytes > limits.KEYS_PAGE_BYTES:
                 break
     return KeyRows(rows, _indexed_offset(connection, topic_id))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -128,7 +130,7 @@ async def show_one(
         ),
         newest={engine: newest_by_key(engine, name, has_value=has_value) for engine in KEYED},
         answer=answer,
-        rows=[] if answer is None else _rows(answer),
+        shown=None if answer is None else _shown(answer),
         statement=visit.form.text("sql") or _first_query(visit, found),
         no_sql=visit.broker.sql.unavailable,
         cell_max=_CELL_MAX,
@@ -140,9 +142,22 @@ async def show_one(
     )
 
 
-def _rows(answer: SqlAnswer) -> list[list[Any]]:
-    rows: list[list[Any]] = msgspec.json.decode(answer.result.rows)
-    return rows
+def _shown(answer: SqlAnswer) -> tuple[Sequence[tuple[str, str]], list[list[Any]], bool]:
+    """Columns and rows that a page may have, and whether there are more."""
+    most, found = limits.SQL_CELLS_SHOWN_MAX, answer.result
+    columns, raw = found.columns[:most], _raw_rows(answer)
+    at_most = max(1, most // max(1, len(columns)))
+    rows = [row[:most] for row in islice(_rows(raw), at_most)]
+    is_cut = found.is_cut or len(rows) < len(raw) or len(columns) < len(found.columns)
+    return columns, rows, is_cut
+
+
+def _raw_rows(answer: SqlAnswer) -> list[msgspec.Raw]:
+    return msgspec.json.decode(answer.result.rows, type=list[msgspec.Raw])
+
+
+def _rows(raw: list[msgspec.Raw]) -> Iterator[list[Any]]:
+    return map(msgspec.json.Decoder(list[Any]).decode, raw)
 
 
 def _first_query(visit: Visit, table: LakeTable) -> str:
@@ -160,7 +175,8 @@ async def query(visit: Visit, table: str) -> ASGIApp:
     answer = await visit.broker.sql.query(OPERATOR, statement, lambda _: True)
     if visit.form.text("as") == "csv":
         names = [name for name, _ in answer.result.columns]
-        return csv_file(f"{table}.csv", csv_of(names, _rows(answer)))
+        text = await asyncio.to_thread(csv_of, names, _rows(_raw_rows(answer)))
+        return csv_file(f"{table}.csv", text)
     return await show_one(visit, table, answer=answer)
 
 

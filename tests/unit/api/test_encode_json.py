@@ -7,11 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seb_appliance import limits
 from seb_appliance.api.encoding import record_encoding as module
 from seb_appliance.api.encoding.record_encoding import ValueShape, json_parts, ndjson_parts
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
+from seb_appliance.protocols.cloud_events import guessed_type
 from tests.support.plain_encoder import plain_json, plain_ndjson
 
 SHAPES: tuple[ValueShape, ...] = ("text", "json", "base64")
@@ -65,6 +67,18 @@ def test_ndjson_has_a_line_per_record_whatever_is_in_it(values):
         assert [msgspec.json.decode(line)["offset"] for line in lines] == [
             100 + i for i in range(len(values))
         ]
+
+
+def test_a_value_that_takes_long_to_parse_is_shown_as_none_of_json():
+    most = limits.JSON_SHOWN_BYTES_MAX
+    small, large = (b"[" + b"1," * (size // 2 - 1) + b"1]" for size in (most - 2, most))
+    assert len(small) <= most < len(large)
+    parsed, shown = msgspec.json.decode(encode_json(result([small, large]), "json"))["records"]
+    assert len(parsed["value"]) == most // 2 - 1
+    assert shown["value"] is None
+    assert msgspec.json.decode(f'"{shown["value_base64"]}"', type=bytes) == large
+    assert guessed_type(small) == "application/json"
+    assert guessed_type(large) == "text/plain; charset=utf-8"
 
 
 def test_a_slice_gives_only_its_records():

@@ -12,6 +12,7 @@ ASKED = (
     b"Sec-WebSocket-Protocol: mqtt\r\n\r\n"
 )
 FRAME = bytes((0x82, 0x81, 0, 0, 0, 0, ord("x")))
+PING = bytes((0x89, 0x81, 0, 0, 0, 0))
 MANY = 1_050
 
 
@@ -20,8 +21,10 @@ class Wire:
 
     def __init__(self) -> None:
         self.reads = True
+        self.written = b""
 
-    def write(self, data: bytes) -> None: ...
+    def write(self, data: bytes) -> None:
+        self.written += data
 
     def is_closing(self) -> bool:
         return False
@@ -72,3 +75,18 @@ def test_the_client_is_read_again_once_both_have_room() -> None:
     assert not wire.reads
     taker.transport.resume_reading()
     assert wire.reads
+
+
+def test_of_the_pings_of_a_client_that_takes_nothing_the_last_one_is_answered() -> None:
+    wire = Wire()
+    carried = WebSocket(Taker(), wire, "mqtt", None, None)
+    carried.data_received(ASKED)
+    wire.written = b""
+    carried.data_received(PING + b"a")
+    assert wire.written == b"\x8a\x01a"
+    carried.pause_writing()
+    carried.data_received(PING + b"b" + PING + b"c")
+    assert wire.written == b"\x8a\x01a"
+    carried.resume_writing()
+    carried.resume_writing()
+    assert wire.written == b"\x8a\x01a\x8a\x01c"

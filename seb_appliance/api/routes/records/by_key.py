@@ -6,7 +6,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
-from typing import Any, Final, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -120,7 +120,8 @@ VIEWS: Final = ("latest",)
 _OF_A_READ: Final = ("offset", "until", "wait", "key", "key_base64")
 _OF_A_VIEW: Final = ("cursor", "fresh")
 _encode: Final = msgspec.msgpack.Encoder().encode
-_decode: Final = msgspec.msgpack.Decoder(tuple[int, int, int]).decode
+_Number = Annotated[int, msgspec.Meta(ge=0, le=limits.OFFSET_MAX)]
+_decode: Final = msgspec.msgpack.Decoder(tuple[_Number, _Number, _Number]).decode
 
 
 class ViewOut(RecordsOut):

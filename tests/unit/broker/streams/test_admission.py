@@ -57,6 +57,18 @@ async def test_a_fork_gets_no_beginning_of_a_record_of_a_stream_that_was_made_an
     assert await house.values("fork") == [b"ano", b"first"]
 
 
+async def test_the_beginning_of_a_record_that_a_fork_gets_counts_as_its_body(house: House) -> None:
+    await house.appended("s", b"x" * 500_000)
+    fork = WantedStream(fork=WantedFork("s", 0, sub_offset=400_000))
+    making = asyncio.ensure_future(make_stream(house, fork, "fork"))
+    async with asyncio.timeout(5):
+        while house.broker.pending.used < 400_000:
+            await asyncio.sleep(0)  # a thread reads the record
+    await house.clock.advance(1)
+    assert await making
+    assert house.broker.pending.used == 0
+
+
 async def test_a_closed_stream_knows_what_a_producer_stored_and_takes_no_more(house: House) -> None:
     await make_stream(house, WantedStream())
 
