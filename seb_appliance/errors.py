@@ -482,5 +482,11 @@ class ConfigurationError(StartError):
     exit_code = 78
 
 
+class DiskError(ConfigurationError):
+    """The disk of the data directory is full or fails. A later start may succeed."""
+
+    exit_code = 1
+
+
 class NewerReleaseError(ConfigurationError):
     """A newer release wrote this state file or snapshot."""

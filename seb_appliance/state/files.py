@@ -3,6 +3,7 @@ what an error of SQLite or of the file system means."""
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import sqlite3
@@ -11,18 +12,20 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from seb_appliance.errors import ConfigurationError, CorruptObjectError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError, DiskError
 
 DAMAGED_KEPT: Final = 3
 KEY_INDEX: Final = "keyindex.sqlite"
 
 _BESIDE: Final = ("-wal", "-shm")
+# They may be over at the next start.
+_DISK: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR)
+_DISK_ERRNO: Final = (errno.ENOSPC, errno.EDQUOT, errno.EIO)
 # The operator must correct these. Every other error of SQLite says something about the file.
 _OPERATOR: Final = (
+    *_DISK,
     sqlite3.SQLITE_BUSY,
     sqlite3.SQLITE_CANTOPEN,
-    sqlite3.SQLITE_FULL,
-    sqlite3.SQLITE_IOERR,
     sqlite3.SQLITE_LOCKED,
     sqlite3.SQLITE_NOMEM,
     sqlite3.SQLITE_PERM,
@@ -35,7 +38,8 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     """Translate errors of SQLite and of the file system.
 
     CorruptObjectError: the file is damaged, or contradicts what is projected.
-    ConfigurationError: the machine does not let us use it (disk full, no permission, in use).
+    ConfigurationError: the machine does not let us use it (no permission, in use); DiskError if
+    its disk is full or fails.
     """
     try:
         yield
@@ -44,7 +48,8 @@ def sqlite_errors(path: Path) -> Iterator[None]:
         # An error without a code of SQLite comes from Python (text that is not UTF-8): the content.
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT) & 0xFF
         if isinstance(error, OSError) or code in _OPERATOR:
-            raise ConfigurationError(
+            is_disk = code in _DISK or getattr(error, "errno", 0) in _DISK_ERRNO
+            raise (DiskError if is_disk else ConfigurationError)(
                 f"the local state {path} cannot be used: {error}. Check the disk, its free space,"
                 " the owner of the directory, and that no other appliance uses this data directory"
             ) from error

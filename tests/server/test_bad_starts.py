@@ -163,7 +163,7 @@ CASES = [
     Case("a port that is taken", _taken_port, 1, ("cannot listen", "another --port")),
     Case("data that is a file", _data_is_a_file, 78, ("data",)),
     Case("a disk that is read-only", _read_only_disk, 78, ("Read-only", "data")),
-    Case("a disk that is full", _full_disk, 78, ("free space", "data")),
+    Case("a disk that is full", _full_disk, 1, ("free space", "data")),
     Case("a full disk of the bucket", _full_disk_of_the_bucket, 69, ("No space left",)),
 ]  # fmt: skip
 

@@ -26,6 +26,7 @@ from seb_appliance.storage.recovery import copying, opening
 from seb_appliance.storage.stores.directory import DirectoryStore
 from tests.unit.test_restoring import (
     appliance,
+    break_after,
     copied,
     keep_admin_key,
     new_buckets_in,
@@ -253,6 +254,29 @@ async def test_a_copy_is_not_started_while_it_is_brought_up_to_date(
         await start(of(tmp_path, "copy"), take_over=True)
     await clone(tmp_path)
     async with copied(tmp_path) as seb:
+        assert await values(seb) == ["one", "two"]
+
+
+@pytest.mark.parametrize("left", [1, 3])
+async def test_the_earlier_copy_is_there_when_the_source_is_lost_while_it_is_brought_up_to_date(
+    tmp_path: Path, mode: Mode, left: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one", "two")
+        until_seq = (await clone(tmp_path)).restored.rebuilt.position.seq
+        await produce(seb, *"3456789")
+        for _ in range(2):  # the second one continues the first
+            with monkeypatch.context() as patched:
+                break_after(left, patched)
+                with pytest.raises(StoreUnusableError, match="broke off"):
+                    await clone(tmp_path)
+    await asyncio.to_thread(shutil.rmtree, tmp_path / "bucket")
+    half = of(tmp_path, "copy")
+    with pytest.raises(StoreUnusableError, match=f"seb restore --until-seq {until_seq} --into"):
+        await start(half, take_over=True)
+    await restoring.clone(half, of(tmp_path, "again"), until_seq, quiet)
+    keep_admin_key(tmp_path, of(tmp_path, "again"))
+    async with appliance(tmp_path, "again", take_over=True) as seb:
         assert await values(seb) == ["one", "two"]
 
 

@@ -308,7 +308,7 @@ async def test_a_copy_that_broke_off_is_never_started_and_goes_on(
         await snapshot(seb)
     for left in (3, 10, 4):  # objects that it gets to copy before it breaks off
         with monkeypatch.context() as patched:
-            _break_after(left, patched)
+            break_after(left, patched)
             with pytest.raises(StoreUnusableError, match="broke off"):
                 await restoring.clone(of(tmp_path), of(tmp_path, "copy"), None, quiet)
         with pytest.raises(StoreUnusableError):
@@ -339,7 +339,7 @@ async def test_a_copy_that_was_not_looked_at_is_never_started(
     await start(of(tmp_path, "copy"), take_over=True)
 
 
-def _break_after(left: int, patched: pytest.MonkeyPatch) -> None:
+def break_after(left: int, patched: pytest.MonkeyPatch) -> None:
     """Who comes after `left` objects fails once those are there: an error ends the copies that are
     under way beside it, some sooner and some later."""
     copy = copying.BucketCopy._copy
@@ -417,7 +417,7 @@ async def test_a_copy_of_another_bucket_is_not_gone_on_with(
         async with appliance(tmp_path, name) as seb:
             await produce(seb, "one")
     with monkeypatch.context() as patched:
-        _break_after(1, patched)
+        break_after(1, patched)
         with pytest.raises(StoreUnusableError, match="broke off"):
             await restoring.clone(of(tmp_path, "other"), of(tmp_path, "copy"), None, quiet)
     with pytest.raises(ConfigurationError, match="holds an unfinished copy of bucket"):

@@ -115,7 +115,7 @@ class Worker:
         self.failing_since_us = subscription.settings.failing_since_us
         self.failure = ""
         self._tools = tools
-        self._clock = tools.broker.clock
+        self._clock, self._log_clock = tools.broker.clock, tools.broker.log_clock
         self._failures = 0  # in a row
         self._rests_until_s = 0.0
         self._next_s = 0.0  # when the rate allows the next request
@@ -395,11 +395,11 @@ class Worker:
             rest_s = 0.0  # it may be the record
         until_s = self._clock.monotonic_s() + max(rest_s, asked_s)
         self._rests_until_s = max(self._rests_until_s, until_s)
-        self.failing_since_us = self.failing_since_us or self._clock.wall_us()
+        self.failing_since_us = self.failing_since_us or self._log_clock.created_us()
 
     async def _look_at_failing(self, sent: Sent) -> None:
         settings, name = self.subscription.settings, self.subscription.name
-        for_us = self._clock.wall_us() - self.failing_since_us
+        for_us = self._log_clock.age_us(self.failing_since_us)
         if for_us >= settings.disable_after_ms * 1_000:
             last = f"{sent.status} {sent.detail}" if sent.status else sent.detail
             days = for_us / 86_400_000_000

@@ -6,6 +6,7 @@ In mode A it is stored create-only and authoritative. In mode B the bases are au
 
 from __future__ import annotations
 
+import contextlib
 from typing import Final
 
 import msgspec
@@ -122,13 +123,44 @@ async def refuse_foreign_data(store: RetryingStore) -> None:
         after = last if folder + slash == layout.OURS or not slash else folder + "0"
 
 
+class CopyMarker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """`copy.json`, which exists while a copy is in progress. `bucket_id` and `until_seq`: of the
+    source. `complete_seq`: the last entry of the finished copy that is brought up to date; 0: of
+    none."""
+
+    bucket_id: str
+    until_seq: int
+    complete_seq: int = 0
+
+
+async def read_copy_marker(store: RetryingStore) -> CopyMarker | None:
+    """None: no copy is in progress. Raises ConfigurationError."""
+    try:
+        body = await store.get(layout.COPY)
+    except ObjectMissingError:
+        return None
+    try:
+        return msgspec.json.decode(body, type=CopyMarker)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigurationError(
+            f"{layout.COPY} in {store.description} cannot be read: {error}. Choose another place, "
+            "or remove what is there."
+        ) from error
+
+
 async def refuse_unfinished_copy(store: RetryingStore) -> None:
     """Raises StoreUnusableError while a copy into this bucket is not finished."""
-    try:
-        await store.head(layout.COPY)
-    except ObjectMissingError:
-        return
+    lost = ""
+    with contextlib.suppress(ConfigurationError):  # a mark that cannot be read is one, too
+        marker = await read_copy_marker(store)
+        if marker is None:
+            return
+        if marker.complete_seq:
+            lost = (
+                f" If the source is lost, seb restore --until-seq {marker.complete_seq} --into "
+                "another place makes an appliance of the copy that was here before."
+            )
     raise StoreUnusableError(
         f"{store.description} is an unfinished copy. Run the same copy again; it continues where "
-        "it stopped."
+        f"it stopped.{lost}"
     )

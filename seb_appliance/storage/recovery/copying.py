@@ -32,7 +32,9 @@ from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import decode_base
 from seb_appliance.storage.journal.bucket_info import (
     BucketInfo,
+    CopyMarker,
     encode_bucket_info,
+    read_copy_marker,
     refuse_foreign_data,
 )
 from seb_appliance.storage.journal.replay import Progress
@@ -128,13 +130,6 @@ def another_history(target: RetryingStore) -> ConfigurationError:
     )
 
 
-class Marker(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`copy.json`, which exists while a copy is in progress. `bucket_id`: of the source."""
-
-    bucket_id: str
-    until_seq: int
-
-
 @dataclass(frozen=True, slots=True)
 class Copied:
     """Objects and bytes that were copied now; `found`: objects that already existed."""
@@ -222,36 +217,28 @@ class BucketCopy:
 
     async def _begin(self) -> None:
         """Refuse a target that holds other data, and mark it as ours."""
-        marker = Marker(
-            bucket_id=self._rebuilt.journal.bucket_id.hex(),
-            until_seq=self._rebuilt.position.seq,
-        )
         there = [info.key for info in await list_all(self._target, layout.OURS)]
         where = self._target.description
         if layout.BUCKET in there and self._earlier_seq is None:
             raise ConfigurationError(
                 f"{where} already holds an appliance. Choose an empty bucket, or another prefix."
             )
-        if layout.COPY in there:
-            body = await self._target.get(layout.COPY)
-            try:
-                begun = msgspec.json.decode(body, type=Marker)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                raise ConfigurationError(
-                    f"{layout.COPY} in {where} cannot be read: {error}. Choose another place, or "
-                    "remove what is there."
-                ) from error
-            if begun.bucket_id != marker.bucket_id or begun.until_seq > marker.until_seq:
+        bucket_id = self._rebuilt.journal.bucket_id.hex()
+        until_seq, complete_seq = self._rebuilt.position.seq, self._earlier_seq or 0
+        if begun := await read_copy_marker(self._target):
+            if begun.bucket_id != bucket_id or begun.until_seq > until_seq:
                 raise ConfigurationError(
                     f"{where} holds an unfinished copy of bucket {begun.bucket_id} up to entry "
                     f"{begun.until_seq}. Continue that copy, or remove its objects."
                 )
+            complete_seq = max(complete_seq, begun.complete_seq)
         elif self._earlier_seq is None:
             if any(not key.startswith(layout.PROBE) for key in there):
                 raise ConfigurationError(
                     f"{where} is not empty ({there[0]}). Choose an empty bucket, or another prefix."
                 )
             await refuse_foreign_data(self._target)
+        marker = CopyMarker(bucket_id=bucket_id, until_seq=until_seq, complete_seq=complete_seq)
         await self._target.put(layout.COPY, msgspec.json.encode(marker))
         if layout.BUCKET in there:  # no start takes it for an appliance before `finish`
             await self._target.delete(layout.BUCKET)

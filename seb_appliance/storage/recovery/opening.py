@@ -231,8 +231,8 @@ class _WriterOpening(Opening):
         if info is not None and info.mode == "A":
             return info, "A"
         bases = await list_claims(self.store, layout.BASES)
+        await refuse_unfinished_copy(self.store)
         if bases:
-            await refuse_unfinished_copy(self.store)
             return info, "B"
         if info is not None:
             raise StoreUnusableError(

@@ -73,8 +73,7 @@ class _StandbyOpening(Opening):
         found = await find_journal(self.store)
         known = await asyncio.to_thread(self.writer_ids.known)
         log = log_of(found.mode, self.replay, found.bucket_id)
-        if isinstance(log, ClaimedLog):
-            await refuse_unfinished_copy(self.store)
+        await refuse_unfinished_copy(self.store)
         recovery = self.recovery(log)
         if isinstance(log, ClaimedLog):
             position, writer_id = await self._settled_claims(recovery, log.chain, known)

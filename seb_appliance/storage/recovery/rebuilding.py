@@ -23,7 +23,7 @@ from seb_appliance.failpoints import NO_FAILPOINTS
 from seb_appliance.formats.entry import ORIGIN, Position
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bases import BaseChain, list_claims
-from seb_appliance.storage.journal.bucket_info import read_bucket_info
+from seb_appliance.storage.journal.bucket_info import read_bucket_info, read_copy_marker
 from seb_appliance.storage.journal.replay import EntryReader, Progress, Replay, ReplayError
 from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.layout import Claim, Mode
@@ -126,7 +126,8 @@ class Rebuilt:
 
 
 async def find_journal(store: RetryingStore) -> Journal:
-    """Raises ConfigurationError if no appliance has used this bucket."""
+    """Also that of a finished copy that is brought up to date. Raises ConfigurationError if no
+    appliance has used this bucket."""
     bases = await list_claims(store, layout.BASES)
     if bases:  # in mode B they are the record
         chain = BaseChain(store, b"")
@@ -134,6 +135,9 @@ async def find_journal(store: RetryingStore) -> Journal:
         return Journal("B", chain.bucket_id)
     info = await read_bucket_info(store)
     if info is None:
+        marker = await read_copy_marker(store)
+        if marker is not None and marker.complete_seq:
+            return Journal("A", bytes.fromhex(marker.bucket_id))
         raise ConfigurationError(
             f"{store.description} is not the bucket of an appliance: there is no "
             f"{layout.BUCKET}. Check the bucket and the prefix."

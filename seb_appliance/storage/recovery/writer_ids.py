@@ -5,10 +5,12 @@ A writer id is 16 random bytes, new at each start, so that cloned disks never wr
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from pathlib import Path
 
+from seb_appliance.errors import DiskError
 from seb_appliance.storage.private_files import open_private
 
 _LINE = re.compile(rb"[0-9a-f]{32}")
@@ -33,12 +35,16 @@ class WriterIds:
 
     def remember(self, writer_id: bytes) -> None:
         """Durable on return. Call it before the id reaches the bucket: a later start that does not
-        recognize the epoch would require --take-over. Raises ConfigurationError."""
+        recognize the epoch would require --take-over. Raises ConfigurationError, DiskError."""
         descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             # A newline first, too: a crash may have cut the previous line short.
-            os.write(descriptor, b"\n" + writer_id.hex().encode() + b"\n")
+            _write_whole(descriptor, b"\n" + writer_id.hex().encode() + b"\n")
             os.fsync(descriptor)
+        except OSError as error:
+            raise DiskError(
+                f"cannot write {self._path} ({error.strerror}). Check the disk and its free space."
+            ) from error
         finally:
             os.close(descriptor)
         folder = os.open(self._path.parent, os.O_RDONLY)
@@ -46,3 +52,9 @@ class WriterIds:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _write_whole(descriptor: int, line: bytes) -> None:
+    """Raises OSError, also if there is room for a part of it."""
+    if os.write(descriptor, line) < len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

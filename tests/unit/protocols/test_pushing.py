@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from seb_appliance import limits
+from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.shares import Shares
 from seb_appliance.protocols.durable_streams.delivering import is_done
 from seb_appliance.protocols.subscriptions import limits as push_limits
@@ -238,7 +239,7 @@ def worker(clock: FakeClock, calls: list[tuple[str, object]], **settings: object
     async def note(name: str, since_us: int) -> None:
         calls.append(("noted", since_us))
 
-    broker = SimpleNamespace(clock=clock)
+    broker = SimpleNamespace(clock=clock, log_clock=LogClock(clock, lambda: 0))
     room = Shares("pushes", 10, "requests")
     tools = SimpleNamespace(broker=broker, disable=disable, note_failing=note, on_its_way=room)
     return Worker(Subscription("mails", stored, Target.of(url), 0), tools)  # type: ignore[arg-type]
@@ -292,6 +293,17 @@ async def test_a_subscription_that_only_fails_is_disabled_after_days() -> None:
     assert calls[0] == ("noted", since_us)
     (why,) = [why for what, why in calls if what == "disabled"]
     assert why == "Every request failed for 2.0 days: 500 down"
+
+
+async def test_a_clock_that_jumps_disables_no_subscription() -> None:
+    clock, calls = FakeClock(), list[tuple[str, object]]()
+    failing = worker(clock, calls)
+    failing._fails()
+    clock.wall_offset_us = 3_650 * 86_400_000_000
+    clock.now_s += 60
+    failing._fails()
+    await failing._look_at_failing(failed(clock))
+    assert calls == []
 
 
 async def test_what_was_noted_of_a_failure_counts_after_a_restart_until_it_works() -> None:

@@ -1,11 +1,12 @@
 """The writer ids of a data directory survive crashes."""
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError, DiskError
 from seb_appliance.storage.recovery.writer_ids import WriterIds
 
 
@@ -22,6 +23,25 @@ def test_a_line_cut_short_by_a_crash_does_not_spoil_the_next(tmp_path):
     WriterIds(path).remember(b"a" * 16)
     with path.open("ab") as file:
         file.write(b"626262")
+    WriterIds(path).remember(b"c" * 16)
+    assert WriterIds(path).known() == {b"a" * 16, b"c" * 16}
+
+
+@pytest.mark.parametrize("room", [0, 20])
+def test_an_id_that_the_disk_takes_only_a_part_of_is_not_used(tmp_path, monkeypatch, room):
+    path = tmp_path / "writer-ids"
+    WriterIds(path).remember(b"a" * 16)
+    really_write = os.write
+
+    def write(descriptor, data):
+        if not room:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return really_write(descriptor, data[:room])
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", write)
+        with pytest.raises(DiskError, match="No space left"):
+            WriterIds(path).remember(b"b" * 16)
     WriterIds(path).remember(b"c" * 16)
     assert WriterIds(path).known() == {b"a" * 16, b"c" * 16}
 
