@@ -130,8 +130,10 @@ async def test_a_disk_that_becomes_read_only_loses_nothing_and_the_next_start_go
         await says(seb, "the bucket has been failing for", "Read-only file system")
         assert "Traceback" not in seb.shown
         seb.kill()
+        await arena.store.close()  # an open one keeps the file system, which stays as it is
         disk.unmount()
         disk.mount()
+        arena.store = DirectoryStore(disk.folder / "bucket")
         again = await started(arena)
         await arena.load.until_acked(20)
         await arena.verdict(again)
