@@ -325,8 +325,9 @@ class _Run:
         live = catalog_digest(process.broker._catalog)
         live_position = process.broker._catalog.position
         await self._ended(process)
-        for other in world.machines if world.doors else ():  # who was slow to hear that it is over
-            if other.process is not None and other.runs:
+        for other in world.machines:  # a start would take the bucket over from the next one
+            is_starting = other.process is not None and other.process.broker is None
+            if other.process is not None and other.runs and (world.doors or is_starting):
                 await self._ended(other.process)
         ours = machine.disk.entries
         of_log = [e for e in ours if e.header.seq <= live_position.seq]
