@@ -1,4 +1,4 @@
-"""What answers of an appliance have to be like: of each, the members that are used here."""
+"""The shapes of the appliance's answers: of each, the members that the connector reads."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Manifest(TypedDict):
     topic_id: int
     segments: list[Segment]
     next_offset: int
-    compacted_seq: NotRequired[int]  # an appliance of before does not say it
+    compacted_seq: NotRequired[int]  # an older appliance does not send it
 
 
 class Record(TypedDict):

@@ -196,7 +196,9 @@ def test_a_rollback_to_a_release_that_does_not_know_a_setting_changes_nothing(
     (home / "previous").symlink_to(home / "releases" / "1")
     programs = {"systemd-run": f"echo 'seb: there is no setting x' >&2; exit {code}"}
     played = tasks("rollback", programs, tmp_path)
-    asked = "does not take the settings of now, so nothing was changed (seb: there is no setting x)"
+    asked = (
+        "does not accept the current settings, so nothing was changed (seb: there is no setting x)"
+    )
     told = " ".join(played.text.split())
     assert (asked in told) is (code == 78)
     assert (home / "current").readlink().name == ("2" if code == 78 else "1")

@@ -11,6 +11,7 @@ from seb_appliance.api.encoding.answers import ALL_FORMATS, FORMATS
 from seb_appliance.api.encoding.parameters import DEFAULTS
 from seb_appliance.api.encoding.record_encoding import VALUE_SHAPES
 from seb_appliance.formats.topic_settings import BODY_SHAPES
+from seb_appliance.quantities import format_size
 
 Json = dict[str, Any]
 
@@ -79,8 +80,8 @@ OF_PATH: Final[dict[str, Json]] = {
 VALUES: Final = query(
     "values",
     "How values are written in JSON: `text` (base64 if a value is not UTF-8), `json` (parsed; "
-    "base64 if it is not JSON, or larger than 1 MiB), or `base64` (also for record keys and "
-    "headers).",
+    f"base64 if it is not JSON, or larger than {format_size(limits.JSON_SHOWN_BYTES_MAX)}), or "
+    "`base64` (also for record keys and headers).",
     "text",
     type="string",
     enum=list(VALUE_SHAPES),

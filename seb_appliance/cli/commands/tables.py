@@ -256,7 +256,7 @@ def sql(client: HttpClient, statement: str, as_csv: bool, max_rows: int, timeout
 
 def _cell(value: Any) -> Cell:
     """What is neither text nor an integer as its JSON."""
-    if value is None or type(value) in (int, str):
-        return value  # type: ignore[no-any-return]
+    if value is None or (isinstance(value, int | str) and not isinstance(value, bool)):
+        return value
     text = json.dumps(value, ensure_ascii=False)
     return Quantity(text) if isinstance(value, float) else text

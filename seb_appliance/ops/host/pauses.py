@@ -16,7 +16,7 @@ _DOCUMENT: Final = "pause"
 
 
 class _Pause(msgspec.Struct, frozen=True):
-    """`before_us`: `created` of the last entry before it; `until_us`: the log's time behind it."""
+    """`before_us`: `created` of the last entry before it; `until_us`: the log's time after it."""
 
     before_us: int
     until_us: int
