@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
@@ -50,7 +51,7 @@ class _Event(NamedTuple):
 def rule(transactions: list[Transaction], compacted: set[str]) -> list[Finding]:
     """What both find in the logs that are not `compacted`. Raises NotInstalledError."""
     command = [*_java(), "clojure.main", str(_PROGRAM)]
-    numbered = _Numbered(compacted)
+    transactions, numbered = _each_with_its_own(transactions), _Numbered(compacted)
     text = f"[{_history(_as_logs(transactions, numbered))}]"
     text += f"[{_history(_as_lists(transactions, numbered))}]"
     done = subprocess.run(command, input=text, capture_output=True, text=True, timeout=_JUDGE_S)
@@ -65,6 +66,31 @@ def _java() -> list[str]:
     if java is None:
         raise NotInstalledError("there is no Java here")
     return [java, "-cp", class_path]
+
+
+def _each_with_its_own(transactions: list[Transaction]) -> list[Transaction]:
+    """These judges take a value as sent once. A transaction that failed is begun anew with the
+    same values: they are those of the transactions that were told that they took place, else of
+    the last one that may have."""
+    senders: dict[tuple[str, Value], list[Transaction]] = defaultdict(list)
+    for one in transactions:
+        for log, values in one.sends.items():
+            for value in values:
+                senders[log, value].append(one)
+
+    def is_its_own(one: Transaction, log: str, value: Value) -> bool:
+        rivals = senders[log, value]
+        possible = [rival for rival in rivals if rival.outcome != "refused"] or rivals
+        known = [rival for rival in possible if rival.outcome == "ok"] or possible[-1:]
+        return len(rivals) == 1 or one in known
+
+    return [
+        replace(one, sends={
+            log: [value for value in values if is_its_own(one, log, value)]
+            for log, values in one.sends.items()
+        })
+        for one in transactions
+    ]  # fmt: skip
 
 
 class _Numbered:
