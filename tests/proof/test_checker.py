@@ -262,7 +262,10 @@ def vanished(history: History) -> None:
 
 def backwards(history: History) -> None:
     """P7: a reader gets what it had."""
-    history.reads.append(replace(history.reads[-1], offset=0, records=tuple(history.logs["u"])))
+    last = history.reads[-1]
+    again = replace(last, sent_s=last.answered_s + 0.1, answered_s=last.answered_s + 0.2)
+    again.offset, again.records = 0, tuple(history.logs["u"])
+    history.reads.append(again)
 
 
 def phantom(history: History) -> None:

@@ -28,8 +28,9 @@ class Runs:
         assert unit != self.failing, "a record was lost"
         numbers = {"max memory, MB": float(len(unit)), "bytes": 2.0}
         judged, absent = {"Porcupine": 1_000}, {"another": "there is no Go here"}
+        own_name = f"1.{unit}"  # as a schedule has
         return Done(
-            unit, calls=10, faults={"kill -9": 2}, latencies_ms=[1.0, 3.0], numbers=numbers,
+            own_name, calls=10, faults={"kill -9": 2}, latencies_ms=[1.0, 3.0], numbers=numbers,
             judged=judged, not_judged=absent,
         )  # fmt: skip
 

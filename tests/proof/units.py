@@ -171,6 +171,7 @@ async def _one(part: PartOfProof, unit: str, seed: str, ground: Path) -> Done:
         found = Done(unit, failure=f"{type(error).__name__}: {error}"[:4000])
     else:
         shutil.rmtree(ground, ignore_errors=True)  # of a failure, everything stays
+    found.unit = unit  # by which it is not done again; a schedule has a name of its own
     found.seconds = round(time.monotonic() - began_s, 2)
     found.commit, found.date = commit, date
     return found

@@ -21,6 +21,7 @@ TOPICS = ("orders", "iot.kitchen")
 KEYED = "keyed"
 KEYS = 12
 GOES_BACK = 0.1  # of the answers to a reader that end at the log end
+READ_AGAIN_MAX = 10_000  # records by who went back: a longer log is no more work
 Worker = Callable[[Crowd, int], Awaitable[None]]
 
 
@@ -159,10 +160,10 @@ async def produce_keyed(crowd: Crowd, number: int) -> None:
 
 async def read(crowd: Crowd, number: int) -> None:
     """Follows one topic from its beginning, waits at its end, and goes back now and then, to where
-    the tidier is; as JSON, or as record batches, which are sent as they are stored and cut by who
-    reads."""
+    the tidier is, for some records; as JSON, or as record batches, which are sent as they are
+    stored and cut by who reads."""
     topic = (*TOPICS, KEYED)[number % 3]
-    name, offset, journey = f"reader-{number}", 0, 0
+    name, offset, journey, again_to = f"reader-{number}", 0, 0, None
     caller, dice = Caller(crowd, name, number), dice_of(crowd, name)
     while not crowd.stopping.is_set():
         found = Read(*caller.begin(), topic=topic, offset=offset, journey=journey)
@@ -178,6 +179,9 @@ async def read(crowd: Crowd, number: int) -> None:
             )
             if offset == found.log_end_offset and dice.random() < GOES_BACK:
                 offset, journey = dice.randrange(offset + 1), journey + 1
+                again_to = offset + READ_AGAIN_MAX
+            elif again_to is not None and offset >= again_to:
+                offset, journey, again_to = found.log_end_offset, journey + 1, None
     caller.close()
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from tests.proof.check_records import Evidence
 from tests.proof.history import History
-from tests.proof.judges import porcupine
+from tests.proof.judges import jepsen, porcupine
 from tests.proof.judges.cycles import cycles
 from tests.proof.judges.kafka_rules import Analysis, anomalies
 from tests.proof.judges.transactions import transactions_of
@@ -46,7 +46,16 @@ def kafka_rules(evidence: Evidence) -> Opinion:
     return Opinion("Jepsen's rules for Kafka", len(transactions), violations=told)
 
 
-JUDGES: Final[tuple[Callable[[Evidence], Opinion], ...]] = (_porcupine, kafka_rules)
+def _jepsen(evidence: Evidence) -> Opinion:
+    transactions = transactions_of(evidence)
+    try:
+        found = jepsen.rule(transactions, evidence.history.compacted)
+    except NotInstalledError as missing:
+        return Opinion("Jepsen and Elle", absent=str(missing))
+    return Opinion("Jepsen and Elle", len(transactions), violations=tuple(map(str, found)))
+
+
+JUDGES: Final[tuple[Callable[[Evidence], Opinion], ...]] = (_porcupine, _jepsen, kafka_rules)
 
 
 def opinions(history: History) -> list[Opinion]:

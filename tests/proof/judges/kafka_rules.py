@@ -1,9 +1,9 @@
 """The rules of Jepsen's workload for Kafka and those of Elle for lists, ported: what a history of
 sends and polls may not show.
 
-Elle and Jepsen are published where no registry of this project looks. Their names of anomalies are
-kept. Unlike Kafka, the appliance stores a transaction in one piece: so sends that leave a gap, and
-cycles of writes, are anomalies here.
+They need no JVM; `jepsen.py` asks the originals where they are installed. The names of anomalies
+are theirs. Unlike Kafka, the appliance stores a transaction in one piece: so sends that leave a
+gap, and cycles of writes, are anomalies here.
 """
 
 from __future__ import annotations
