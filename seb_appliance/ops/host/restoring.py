@@ -25,7 +25,7 @@ from seb_appliance.ops.host.stores import opened_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.bucket_info import read_bucket_info
+from seb_appliance.storage.journal.bucket_info import read_bucket_info, read_copy_marker
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.recovery.copying import (
@@ -156,9 +156,11 @@ async def clone(
 async def _end_of_earlier_copy(
     target: RetryingStore, source: Restored, scratch: Path, progress: Progress
 ) -> int | None:
-    """The last entry of a finished copy of `source` as it was earlier; None: there is none. Raises
-    ConfigurationError if it holds other entries, since an appliance was started on it, or on a
-    source that was set back: they would be overwritten."""
+    """The last entry of a finished copy of `source` as it was earlier; None: there is none, or it
+    is being brought up to date. Raises ConfigurationError if it holds other entries, since an
+    appliance was started on it, or on a source that was set back: they would be overwritten."""
+    if await read_copy_marker(target) is not None:
+        return None
     info = await read_bucket_info(target)
     if info is None or info.id_bytes != source.rebuilt.journal.bucket_id:
         return None
