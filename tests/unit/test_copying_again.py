@@ -16,6 +16,8 @@ from seb_appliance.broker.lake.table import LakeTable
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import ConfigurationError, StoreUncertainError, StoreUnusableError
 from seb_appliance.formats.operations import TableSet
+from seb_appliance.ops.checks.check import check
+from seb_appliance.ops.checks.checkup import checkup
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.storage import layout
@@ -376,3 +378,30 @@ async def test_a_copy_goes_on_with_what_another_one_has_begun_a_moment_before(
             await clone(tmp_path)
     async with copied(tmp_path) as seb:
         assert await values(seb) == ["one", *"23456789"]
+
+
+async def test_a_copy_that_is_brought_up_to_date_is_taken_for_no_whole_bucket(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        await clone(tmp_path)
+        await produce(seb, *"23456789")
+        with monkeypatch.context() as patched:
+            break_after(2, patched)
+            with pytest.raises(StoreUnusableError, match="broke off"):
+                await clone(tmp_path)
+    half = of(tmp_path, "copy")
+    looks = (
+        restoring.verify(half, quiet),
+        restoring.restore(half, half.data, quiet),
+        restoring.clone(half, of(tmp_path, "again"), None, quiet),
+        restoring.entry_before(half, 1 << 60),
+        check(half, quiet, bucket_only=True),
+    )
+    for look in looks:
+        with pytest.raises(StoreUnusableError, match="Run the same copy again"):
+            await look
+    told, exit_code = await checkup(half)
+    assert "unfinished copy" in told["verdict"]
+    assert exit_code == StoreUnusableError.exit_code

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,11 @@ from seb_appliance.ops.host.stores import opened_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.bucket_info import read_bucket_info, read_copy_marker
+from seb_appliance.storage.journal.bucket_info import (
+    read_bucket_info,
+    read_copy_marker,
+    refuse_unfinished_copy,
+)
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.recovery.copying import (
@@ -76,13 +80,13 @@ async def restore(settings: Settings, data: Path, progress: Progress) -> Restore
             "itself."
         )
     with own_data_directory(data):
-        async with opened_store(settings) as store:
+        async with _source(settings) as store:
             return await _restored(store, data, None, None, progress)
 
 
 async def verify(settings: Settings, progress: Progress) -> Restored:
     """The drill: what a new machine would do, in a scratch directory that is removed."""
-    async with opened_store(settings) as store:
+    async with _source(settings) as store:
         with _scratch(settings) as scratch:
             return await _restored(store, scratch, None, None, progress)
 
@@ -129,7 +133,8 @@ async def clone(
     """
     _require_apart(settings, into)
     async with AsyncExitStack() as stack:
-        source = await stack.enter_async_context(opened_store(settings))
+        of_source = opened_store if until_seq is not None else _source
+        source = await stack.enter_async_context(of_source(settings))
         target = await stack.enter_async_context(opened_store(into, must_exist=False))
         scratch = stack.enter_context(_scratch(settings))
         restored = await _restored(source, scratch / "source", until_seq, None, progress)
@@ -176,13 +181,22 @@ async def _end_of_earlier_copy(
 async def entry_before(settings: Settings, when_us: int) -> int:
     """The last entry that was made before that time, by the log's clock. Raises
     ConfigurationError if there is none, StoreUnusableError."""
-    async with opened_store(settings) as store:
+    async with _source(settings) as store:
         seq = await last_entry_before(store, await find_journal(store), when_us)
     if seq is None:
         raise ConfigurationError(
             "no entry in the bucket is older than that time: older ones were merged and removed"
         )
     return seq
+
+
+@asynccontextmanager
+async def _source(settings: Settings) -> AsyncIterator[RetryingStore]:
+    """The bucket to read to its end. Raises StoreUnusableError for an unfinished copy, which has
+    another one."""
+    async with opened_store(settings) as store:
+        await refuse_unfinished_copy(store)
+        yield store
 
 
 async def _restored(
