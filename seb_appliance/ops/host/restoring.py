@@ -24,6 +24,7 @@ from seb_appliance.ops.host.scratch import scratch_folder
 from seb_appliance.ops.host.stores import opened_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.files import install, sqlite_errors
 from seb_appliance.storage import layout
 from seb_appliance.storage.journal.bucket_info import (
     read_bucket_info,
@@ -68,26 +69,32 @@ class Cloned:
 
 
 async def restore(settings: Settings, data: Path, progress: Progress) -> Restored:
-    """Rebuild the local state of the bucket in the directory `data`, for the next start there.
+    """Rebuild the local state of the bucket in the directory `data`, for the next start there. The
+    state comes whole or not at all, so that the same command can be repeated.
 
     Raises ConfigurationError if `data` already has a state or another process uses it,
     StoreUnusableError for damage.
     """
-    if (data / STATE_FILE).exists():
-        raise ConfigurationError(
-            f"{data} already holds local state ({STATE_FILE}). Choose another directory with "
-            "--data, or just start the appliance: it loads later entries from the bucket by "
-            "itself."
-        )
+    path = data / STATE_FILE
     with own_data_directory(data):
+        if path.exists():
+            raise ConfigurationError(
+                f"{data} already holds local state ({STATE_FILE}). Choose another directory with "
+                "--data, or just start the appliance: it loads later entries from the bucket by "
+                "itself."
+            )
         async with _source(settings) as store:
-            return await _restored(store, data, None, None, progress)
+            with _scratch(data) as scratch:
+                restored = await _restored(store, scratch, None, None, progress)
+                with sqlite_errors(path):
+                    await asyncio.to_thread(install, scratch / STATE_FILE, path)
+                return restored
 
 
 async def verify(settings: Settings, progress: Progress) -> Restored:
     """The drill: what a new machine would do, in a scratch directory that is removed."""
     async with _source(settings) as store:
-        with _scratch(settings) as scratch:
+        with _scratch(settings.data) as scratch:
             return await _restored(store, scratch, None, None, progress)
 
 
@@ -136,7 +143,7 @@ async def clone(
         of_source = opened_store if until_seq is not None else _source
         source = await stack.enter_async_context(of_source(settings))
         target = await stack.enter_async_context(opened_store(into, must_exist=False))
-        scratch = stack.enter_context(_scratch(settings))
+        scratch = stack.enter_context(_scratch(settings.data))
         restored = await _restored(source, scratch / "source", until_seq, None, progress)
         journal = restored.rebuilt.journal
         await _require_two(source, target)
@@ -269,10 +276,10 @@ def _require_apart(settings: Settings, into: Settings) -> None:
 
 
 @contextlib.contextmanager
-def _scratch(settings: Settings) -> Iterator[Path]:
+def _scratch(within: Path) -> Iterator[Path]:
     """A directory beside the data, where there is room for it; removed at the end, with the folders
     that were made for it."""
-    data = settings.data.absolute()
+    data = within.absolute()
     made = [folder for folder in (data, *data.parents) if not folder.exists()]
     try:
         with contextlib.ExitStack() as stack:
