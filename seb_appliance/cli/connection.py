@@ -151,8 +151,13 @@ class HttpClient:
 
     def wait_for(self, work: Coroutine[Any, Any, T], *, is_read: bool) -> T:
         """The result of `work`. `is_read`: it changes nothing. Raises AnswerError."""
-        with self._told(is_read=is_read):
-            return self._thread.wait_for(work)
+        try:
+            with self._told(is_read=is_read):
+                return self._thread.wait_for(work)
+        except KeyboardInterrupt:
+            if not is_read:
+                tell("it may have been done or not")
+            raise
 
     def ahead(self, pages: AsyncIterator[T]) -> Iterator[T]:
         """The pages; the next one is read while one is dealt with. Raises AnswerError."""

@@ -185,8 +185,9 @@ class AsyncAdmin:
 
     async def set_inlet(self, inlet: str, /, **settings: object) -> Json:
         """Make or replace it: `topic`, `verify`, `secrets` and what docs/INLETS.md lists. Safe to
-        repeat."""
-        return await self._send("PUT", path_of("inlets", inlet), settings, again=True)
+        repeat, unless `keep_previous` comes without `secrets`."""
+        again = _is_safe_to_repeat(settings)
+        return await self._send("PUT", path_of("inlets", inlet), settings, again=again)
 
     async def delete_inlet(self, inlet: str) -> None:
         await self._send("DELETE", path_of("inlets", inlet))
@@ -199,9 +200,10 @@ class AsyncAdmin:
         return found
 
     async def set_subscription(self, subscription: str, /, **settings: object) -> Json:
-        """Make or replace it: `url` and what docs/PUSH.md lists. Safe to repeat."""
+        """Make or replace it: `url` and what docs/PUSH.md lists. Safe to repeat, unless
+        `keep_previous` comes without `secrets`."""
         path = path_of("subscriptions", subscription)
-        return await self._send("PUT", path, settings, again=True)
+        return await self._send("PUT", path, settings, again=_is_safe_to_repeat(settings))
 
     async def delete_subscription(self, subscription: str) -> None:
         await self._send("DELETE", path_of("subscriptions", subscription))
@@ -261,3 +263,8 @@ class AsyncAdmin:
         request = self._caller.endpoint.request(method, path, body=body)
         answer = await self._caller.ask(request, is_known_again=again)
         return msgspec.json.decode(answer.body or b"{}", type=Json)
+
+
+def _is_safe_to_repeat(settings: Mapping[str, object]) -> bool:
+    """Each rotation to a random secret makes another one, and ends the one before the newest."""
+    return not settings.get("keep_previous") or settings.get("secrets") is not None

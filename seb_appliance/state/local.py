@@ -125,6 +125,7 @@ class LocalFile:
                 if version > len(_STEPS):
                     raise CorruptObjectError(f"it is of version {version}")
                 for number, step in enumerate(_STEPS[version:], version + 1):
-                    await connection.executescript(f"{step}PRAGMA user_version = {number};")
+                    whole = f"BEGIN; {step} PRAGMA user_version = {number}; COMMIT;"
+                    await connection.executescript(whole)
                 yield connection
                 await connection.commit()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -23,6 +24,21 @@ def open_private(path: Path, flags: int) -> int:
         os.close(descriptor)
         raise _unusable(path, "it is not a regular file")
     return descriptor
+
+
+def write_whole(descriptor: int, data: bytes) -> None:
+    """Raises OSError, also if there is room for a part of it."""
+    if os.write(descriptor, data) < len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def sync_folder(folder: Path) -> None:
+    """So that the names in it survive a power cut. Raises OSError."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _unusable(path: Path, why: str) -> ConfigurationError:

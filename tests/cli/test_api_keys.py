@@ -114,6 +114,20 @@ def test_a_rotated_key_shows_its_new_secret_once(seb, overlap, old_works):
     assert secret not in shown
 
 
+def test_a_rotation_that_ends_a_secret_in_use_asks(seb):
+    made = seb.good("api-keys", "create", "twice", "--grant", "manage", "--json").json
+    seb.good("api-keys", "rotate", made["api_key_id"])  # its answer may have been lost
+    told = seb("api-keys", "rotate", made["api_key_id"], stdin=b"\n")
+    assert told.code == 1
+    assert "the secret before the newest" in told.err
+    path = seb.folder / "twice.key"
+    path.write_text(made["secret"])
+    seb.good("topics", "list", "--key-file", str(path))
+    seb.good("api-keys", "rotate", made["api_key_id"], "--yes")
+    assert "(unauthenticated)" in seb.refused("topics", "list", "--key-file", str(path))
+    seb.good("api-keys", "rotate", made["api_key_id"], "--overlap", "0s")
+
+
 def test_the_last_admin_key_stays(seb):
     admin = next(row[0] for row in seb.good("api-keys").rows if row[1] == "admin")
     assert "(last_admin_key)" in seb.refused("api-keys", "revoke", admin, "--yes")

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 from click import termui
 
+from seb_appliance.client.blocking import LoopThread
+from seb_appliance.client.transport import Answer
 from tests.cli.conftest import Seb
 
 QUESTIONS = [
@@ -68,3 +73,20 @@ def test_the_end_of_input_is_a_no(asked: Seb, command: list[str]) -> None:
     told = asked(*command, stdin=b"")
     assert told.code == 1
     assert "nothing was" in told.err
+
+
+def test_ctrl_c_while_the_answer_is_waited_for_says_that_it_may_have_been_done(
+    asked: Seb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_for = LoopThread.wait_for
+
+    def interrupted(thread: LoopThread, work: Coroutine[Any, Any, object]) -> object:
+        done = wait_for(thread, work)
+        if isinstance(done, Answer):
+            raise KeyboardInterrupt
+        return done
+
+    monkeypatch.setattr(LoopThread, "wait_for", interrupted)
+    for command, words in (("create", "it may have been done or not\n"), ("list", "")):
+        told = asked("api-keys", command, *(["k", "--grant", "admin"] if words else []))
+        assert (told.code, told.raw, told.err) == (130, b"", f"{words}\n")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -52,5 +53,21 @@ async def test_what_could_happen_twice_is_not_sent_twice() -> None:
     async with between(answering) as way, AsyncAdmin(way.url, "seb_x") as admin:
         with pytest.raises(ApplianceError) as failure:
             await admin.create_api_key("x", [])
+    assert len(way.requests) == 1
+    assert failure.value.side_effects == "unknown"
+
+
+@pytest.mark.parametrize("change", [AsyncAdmin.set_inlet, AsyncAdmin.set_subscription])
+async def test_a_rotation_to_a_random_secret_is_not_sent_twice(
+    change: Callable[..., Awaitable[object]],
+) -> None:
+    """The second one would end the secret that is in use."""
+
+    async def answering(_: bytes) -> bytes:
+        return answer(502, b"<html>")
+
+    async with between(answering) as way, AsyncAdmin(way.url, "seb_x") as admin:
+        with pytest.raises(ApplianceError) as failure:
+            await change(admin, "x", keep_previous=True)
     assert len(way.requests) == 1
     assert failure.value.side_effects == "unknown"

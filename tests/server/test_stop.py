@@ -13,7 +13,7 @@ from seb_appliance.protocols.mqtt import codec
 from seb_appliance.storage.layout import Mode
 from tests.crash.arena import TOPICS, directory_arena, rounds, s3_arena
 from tests.support.faultproxy import Rule
-from tests.support.load import Connection, pass_time
+from tests.support.load import Connection, LostError, pass_time
 from tests.support.mqtt_client import Client
 from tests.support.mqtt_packets import connect
 from tests.support.servers.s3_server import free_port
@@ -104,6 +104,25 @@ async def test_a_kill_in_the_middle_of_a_stop_loses_nothing(tmp_path: Path) -> N
             await arena.load.until_acked(5, seb.port)
         await arena.verdict(seb)
         await arena.stop_and_compare(seb)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+async def test_a_second_signal_ends_a_stop_at_once(number: signal.Signals, tmp_path: Path) -> None:
+    async with directory_arena("A", tmp_path) as arena:
+        seb = arena.start("local", "--store-latency", "300ms")
+        await seb.ready()
+        waits, other = (Connection(seb.port, seb.admin_key) for _ in range(2))
+        path = f"/v1/topics/{TOPICS[0]}/records"
+        asked = asyncio.ensure_future(waits.request("POST", path, b"waits"))
+        await waiting(seb.port, producers=1)
+        seb.send(number)
+        while (await other.request("GET", "/readyz")).status == 200:
+            await asyncio.sleep(0)
+        seb.send(number)
+        assert await seb.ended() == -number, seb.shown
+        assert "Traceback" not in seb.shown
+        with pytest.raises(LostError):
+            await asked
 
 
 async def test_a_bucket_that_is_away_makes_a_stop_unfinished_and_callers_are_told(

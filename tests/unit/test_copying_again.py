@@ -16,6 +16,8 @@ from seb_appliance.broker.lake.table import LakeTable
 from seb_appliance.clock import SystemClock
 from seb_appliance.errors import ConfigurationError, StoreUncertainError, StoreUnusableError
 from seb_appliance.formats.operations import TableSet
+from seb_appliance.ops.checks.check import check
+from seb_appliance.ops.checks.checkup import checkup
 from seb_appliance.ops.host import restoring
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.storage import layout
@@ -295,3 +297,111 @@ async def test_the_entry_before_a_time_is_found(tmp_path: Path, mode: Mode) -> N
         assert await restoring.entry_before(of(tmp_path), created_us) == seq - 1
     with pytest.raises(ConfigurationError, match="no entry in the bucket is older than"):
         await restoring.entry_before(of(tmp_path), 1)
+
+
+async def test_going_back_that_was_killed_at_its_last_step_goes_on(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        until_seq = seb.appliance.journal.position.seq
+        await produce(seb, "two")
+    with monkeypatch.context() as patched:
+        patched.setattr(DirectoryStore, "delete", _killed_at(layout.COPY))
+        with pytest.raises(StoreUnusableError, match="killed"):
+            await restoring.clone(of(tmp_path), of(tmp_path, "copy"), until_seq, quiet)
+    with pytest.raises(StoreUnusableError, match="Run the same copy again"):
+        await start(of(tmp_path, "copy"), take_over=True)
+    await restoring.clone(of(tmp_path), of(tmp_path, "copy"), until_seq, quiet)
+    async with copied(tmp_path) as seb:
+        assert await values(seb) == ["one"]
+
+
+def _killed_at(last: str) -> Any:
+    delete = DirectoryStore.delete
+
+    async def deleting(store: DirectoryStore, key: str) -> None:
+        if key == last:
+            raise StoreUnusableError("killed")
+        await delete(store, key)
+
+    return deleting
+
+
+async def test_a_copy_that_ends_leaves_the_mark_of_a_later_one(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        finish = copying.BucketCopy.finish
+
+        async def later_one_first(copy: copying.BucketCopy) -> None:
+            with monkeypatch.context() as patched:
+                patched.setattr(copying.BucketCopy, "finish", finish)
+                break_after(2, patched)
+                await produce(seb, *"23456789")
+                with pytest.raises(StoreUnusableError, match="broke off"):
+                    await clone(tmp_path)
+            await finish(copy)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(copying.BucketCopy, "finish", later_one_first)
+            with pytest.raises(ConfigurationError, match="another copy into it has begun"):
+                await clone(tmp_path)
+        with pytest.raises(StoreUnusableError, match="unfinished copy"):
+            await start(of(tmp_path, "copy"), take_over=True)
+        await clone(tmp_path)
+    async with copied(tmp_path) as seb:
+        assert await values(seb) == ["one", *"23456789"]
+
+
+async def test_a_copy_goes_on_with_what_another_one_has_begun_a_moment_before(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        await clone(tmp_path)
+        await produce(seb, *"23456789")
+        looked = restoring._end_of_earlier_copy
+
+        async def then_another(*given: Any) -> int | None:
+            found = await looked(*given)
+            with monkeypatch.context() as patched:
+                patched.setattr(restoring, "_end_of_earlier_copy", looked)
+                break_after(2, patched)
+                with pytest.raises(StoreUnusableError, match="broke off"):
+                    await clone(tmp_path)
+            return found
+
+        with monkeypatch.context() as patched:
+            patched.setattr(restoring, "_end_of_earlier_copy", then_another)
+            await clone(tmp_path)
+    async with copied(tmp_path) as seb:
+        assert await values(seb) == ["one", *"23456789"]
+
+
+async def test_a_copy_that_is_brought_up_to_date_is_taken_for_no_whole_bucket(
+    tmp_path: Path, mode: Mode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+        await clone(tmp_path)
+        await produce(seb, *"23456789")
+        with monkeypatch.context() as patched:
+            break_after(2, patched)
+            with pytest.raises(StoreUnusableError, match="broke off"):
+                await clone(tmp_path)
+    half = of(tmp_path, "copy")
+    looks = (
+        restoring.verify(half, quiet),
+        restoring.restore(half, half.data, quiet),
+        restoring.clone(half, of(tmp_path, "again"), None, quiet),
+        restoring.entry_before(half, 1 << 60),
+        check(half, quiet, bucket_only=True),
+    )
+    for look in looks:
+        with pytest.raises(StoreUnusableError, match="Run the same copy again"):
+            await look
+    told, exit_code = await checkup(half)
+    assert "unfinished copy" in told["verdict"]
+    assert exit_code == StoreUnusableError.exit_code

@@ -109,6 +109,11 @@ async def test_a_file_of_lines_is_there_whole_or_not_at_all(
             assert code == 1
         assert await exported(running, data, "--topic=none", f"--to={tmp_path / 'none'}") == 1
         assert set(tmp_path.iterdir()) == before
+        killed = tmp_path / "lines.partial"
+        killed.touch()
+        assert await exported(running, data, *to) == 1
+        assert "lines.partial (another export writes it, or" in capsys.readouterr().err
+        killed.unlink()
         assert await exported(running, data, *to) == 0
         assert json.loads((tmp_path / "lines").read_text())["value"] == "1"
 

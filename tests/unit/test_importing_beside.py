@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.support.old_buckets import OldPlace
-from tests.unit.test_importing import TIDY, Interrupted, problems, started, stopped, values
+from seb_appliance.errors import BucketInUseError
+from seb_appliance.ops.serve.go_import import ImportOptions, import_old_log
+from tests.support.appliance import running_appliance
+from tests.support.old_buckets import OldPlace, of_directory
+from tests.unit.test_importing import (
+    TIDY,
+    Interrupted,
+    both,
+    problems,
+    started,
+    stopped,
+    values,
+)
 
 
 @pytest.fixture
@@ -50,3 +62,18 @@ async def test_an_import_goes_on_behind_files_that_the_tidier_has_merged_since(
     assert await values(appliance, "t") == old.expected["t"]
     await stopped(appliance)
     assert await problems(old) == []
+
+
+@both
+async def test_an_import_with_another_data_directory_fences_nobody(
+    old: OldPlace, in_place: bool
+) -> None:
+    old.small("t", 1)
+    ours = old.own(in_place=in_place)
+    stray = replace(old.own("stray", in_place=in_place), take_over_when_new=True)
+    options = ImportOptions(source=of_directory(old.bucket, ours.data), copy=not in_place)
+    async with running_appliance(ours.data, bucket=ours.bucket, tidier="off") as seb:
+        with pytest.raises(BucketInUseError):
+            await import_old_log(stray, options, lambda *_: None)
+        answer = await seb.client.post("/v1/topics/ours/records", content=b"one")
+        assert answer.status_code == 201

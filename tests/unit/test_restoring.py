@@ -183,6 +183,25 @@ async def test_a_restored_data_directory_is_what_the_next_start_goes_on_from(
         assert await values(seb) == ["one"]
 
 
+async def test_a_restore_that_broke_off_is_repeated_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with appliance(tmp_path) as seb:
+        await produce(seb, "one")
+    elsewhere = replace(of(tmp_path), data=tmp_path / "elsewhere")
+
+    async def broken(*_: object) -> None:
+        raise StoreUnusableError("broke off")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(restoring, "needed_objects", broken)
+        with pytest.raises(StoreUnusableError, match="broke off"):
+            await restoring.restore(elsewhere, elsewhere.data, quiet)
+    assert [path.name for path in elsewhere.data.iterdir()] == ["lock"]
+    await restoring.restore(elsewhere, elsewhere.data, quiet)
+    assert sorted(path.name for path in elsewhere.data.iterdir()) == ["lock", "state.sqlite"]
+
+
 async def test_a_restored_data_directory_has_no_record_keys_of_another_history(
     tmp_path: Path,
 ) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from seb_appliance import limits
 from seb_appliance.cli.connection import HttpClient
 from seb_appliance.cli.options import (
     Json,
@@ -164,12 +165,18 @@ def change(client: HttpClient, api_key_id: str, **given: Any) -> Result:
 @api_keys.command()
 @id_argument
 @click.option("--overlap", metavar="DURATION", help="How long the old secret still works. [24h]")
+@yes_option
 @talks
-def rotate(client: HttpClient, api_key_id: str, overlap: str | None) -> Result:
+def rotate(client: HttpClient, api_key_id: str, overlap: str | None, yes: bool) -> Result:
     """Give the API key ID a new secret, which is shown once, now.
 
-    The old secret also works until the overlap is over; 0s ends it at once.
+    The old secret also works until the overlap is over; 0s ends it at once. At most two secrets
+    work: another rotation within the overlap ends the older one, and asks.
     """
+    if not yes and _may_end_a_secret(overlap):
+        until = client.ask("GET", "api-keys", api_key_id)["overlap_until"]
+        if until is not None and datetime.fromisoformat(until) > datetime.now(UTC):
+            ask(f"This ends the secret before the newest (works until {moment(until)}). Do it?")
     body = {} if overlap is None else {"overlap": overlap}
     return _secret(client.ask("POST", "api-keys", api_key_id, "rotate", body=body))
 
@@ -185,6 +192,15 @@ def revoke(client: HttpClient, api_key_id: str, yes: bool) -> Result:
         ask("Revoke it?")
     client.request("DELETE", "api-keys", api_key_id)
     return Result({"revoked": api_key_id}, f"{api_key_id} revoked")
+
+
+def _may_end_a_secret(overlap: str | None) -> bool:
+    """Whether it is to be asked for: not if no other secret is to work, as after a leak, nor if the
+    appliance will refuse the overlap."""
+    try:
+        return overlap is None or 0 < duration_ms(overlap) <= limits.API_KEY_OVERLAP_MS_MAX
+    except ValueError:
+        return False
 
 
 def _secret(made: Json) -> Result:

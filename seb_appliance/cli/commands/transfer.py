@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -273,7 +273,7 @@ def _opened(to: str | None) -> Iterator[Callable[[bytes], object]]:
     partial = _partial(path)
     try:
         _require_new(path)
-        with partial.open("xb") as file:
+        with _begun(partial) as file:
             try:
                 yield file.write
                 file.flush()
@@ -285,6 +285,15 @@ def _opened(to: str | None) -> Iterator[Callable[[bytes], object]]:
                 raise
     except OSError as error:
         raise CommandError(f"cannot write {error.filename or to} ({error.strerror})") from error
+
+
+def _begun(partial: Path) -> IO[bytes]:
+    """Raises OSError."""
+    try:
+        return partial.open("xb")
+    except FileExistsError as error:
+        why = "another export writes it, or one was killed: remove it then"
+        raise FileExistsError(errno.EEXIST, why, partial) from error
 
 
 @contextlib.contextmanager

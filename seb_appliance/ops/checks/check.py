@@ -22,7 +22,11 @@ from seb_appliance.ops.host.scratch import scratch_folder
 from seb_appliance.ops.host.stores import make_store
 from seb_appliance.settings import Settings
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.bucket_info import BucketInfo, read_bucket_info
+from seb_appliance.storage.journal.bucket_info import (
+    BucketInfo,
+    read_bucket_info,
+    refuse_unfinished_copy,
+)
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.layout import Mode
@@ -136,8 +140,9 @@ def _verdict(report: CheckReport) -> str:
 async def check_bucket(
     store: RetryingStore, clock: Clock, options: CheckOptions, progress: Progress
 ) -> CheckReport:
-    """Check everything. Raises StoreUnusableError when there is no bucket, StoreError when it does
-    not answer."""
+    """Check everything. Raises StoreUnusableError when there is no bucket, or half a copy of one,
+    StoreError when it does not answer."""
+    await refuse_unfinished_copy(store)
     findings = Findings()
     progress(0, 0, "listing the bucket")
     listing = await list_bucket(store, findings)

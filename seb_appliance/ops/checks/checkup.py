@@ -35,6 +35,7 @@ from seb_appliance.storage.journal.bucket_info import (
     NO_BUCKET_INFO,
     read_bucket_info,
     refuse_foreign_data,
+    refuse_unfinished_copy,
 )
 from seb_appliance.storage.journal.retry import RetryingStore, given_up
 from seb_appliance.storage.stores.store_clock import StoreClock
@@ -149,6 +150,7 @@ def _result(check: Check) -> str:
 
 async def _bucket(store: RetryingStore, settings: Settings) -> tuple[dict[str, Any], str]:
     """The results of the store test, and why the bucket cannot be used ("" if it can)."""
+    await refuse_unfinished_copy(store)
     info = await read_bucket_info(store)
     if info is None and not await list_claims(store, layout.BASES):
         await _require_new(store, settings)

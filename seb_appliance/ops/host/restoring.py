@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Iterator
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,8 +24,13 @@ from seb_appliance.ops.host.scratch import scratch_folder
 from seb_appliance.ops.host.stores import opened_store
 from seb_appliance.settings import Settings
 from seb_appliance.state.database import StateDatabase
+from seb_appliance.state.files import install, sqlite_errors
 from seb_appliance.storage import layout
-from seb_appliance.storage.journal.bucket_info import read_bucket_info
+from seb_appliance.storage.journal.bucket_info import (
+    read_bucket_info,
+    read_copy_marker,
+    refuse_unfinished_copy,
+)
 from seb_appliance.storage.journal.replay import Progress
 from seb_appliance.storage.journal.retry import RetryingStore
 from seb_appliance.storage.recovery.copying import (
@@ -64,26 +69,32 @@ class Cloned:
 
 
 async def restore(settings: Settings, data: Path, progress: Progress) -> Restored:
-    """Rebuild the local state of the bucket in the directory `data`, for the next start there.
+    """Rebuild the local state of the bucket in the directory `data`, for the next start there. The
+    state comes whole or not at all, so that the same command can be repeated.
 
     Raises ConfigurationError if `data` already has a state or another process uses it,
     StoreUnusableError for damage.
     """
-    if (data / STATE_FILE).exists():
-        raise ConfigurationError(
-            f"{data} already holds local state ({STATE_FILE}). Choose another directory with "
-            "--data, or just start the appliance: it loads later entries from the bucket by "
-            "itself."
-        )
+    path = data / STATE_FILE
     with own_data_directory(data):
-        async with opened_store(settings) as store:
-            return await _restored(store, data, None, None, progress)
+        if path.exists():
+            raise ConfigurationError(
+                f"{data} already holds local state ({STATE_FILE}). Choose another directory with "
+                "--data, or just start the appliance: it loads later entries from the bucket by "
+                "itself."
+            )
+        async with _source(settings) as store:
+            with _scratch(data) as scratch:
+                restored = await _restored(store, scratch, None, None, progress)
+                with sqlite_errors(path):
+                    await asyncio.to_thread(install, scratch / STATE_FILE, path)
+                return restored
 
 
 async def verify(settings: Settings, progress: Progress) -> Restored:
     """The drill: what a new machine would do, in a scratch directory that is removed."""
-    async with opened_store(settings) as store:
-        with _scratch(settings) as scratch:
+    async with _source(settings) as store:
+        with _scratch(settings.data) as scratch:
             return await _restored(store, scratch, None, None, progress)
 
 
@@ -129,9 +140,10 @@ async def clone(
     """
     _require_apart(settings, into)
     async with AsyncExitStack() as stack:
-        source = await stack.enter_async_context(opened_store(settings))
+        of_source = opened_store if until_seq is not None else _source
+        source = await stack.enter_async_context(of_source(settings))
         target = await stack.enter_async_context(opened_store(into, must_exist=False))
-        scratch = stack.enter_context(_scratch(settings))
+        scratch = stack.enter_context(_scratch(settings.data))
         restored = await _restored(source, scratch / "source", until_seq, None, progress)
         journal = restored.rebuilt.journal
         await _require_two(source, target)
@@ -156,9 +168,11 @@ async def clone(
 async def _end_of_earlier_copy(
     target: RetryingStore, source: Restored, scratch: Path, progress: Progress
 ) -> int | None:
-    """The last entry of a finished copy of `source` as it was earlier; None: there is none. Raises
-    ConfigurationError if it holds other entries, since an appliance was started on it, or on a
-    source that was set back: they would be overwritten."""
+    """The last entry of a finished copy of `source` as it was earlier; None: there is none, or it
+    is being brought up to date. Raises ConfigurationError if it holds other entries, since an
+    appliance was started on it, or on a source that was set back: they would be overwritten."""
+    if await read_copy_marker(target) is not None:
+        return None
     info = await read_bucket_info(target)
     if info is None or info.id_bytes != source.rebuilt.journal.bucket_id:
         return None
@@ -174,13 +188,22 @@ async def _end_of_earlier_copy(
 async def entry_before(settings: Settings, when_us: int) -> int:
     """The last entry that was made before that time, by the log's clock. Raises
     ConfigurationError if there is none, StoreUnusableError."""
-    async with opened_store(settings) as store:
+    async with _source(settings) as store:
         seq = await last_entry_before(store, await find_journal(store), when_us)
     if seq is None:
         raise ConfigurationError(
             "no entry in the bucket is older than that time: older ones were merged and removed"
         )
     return seq
+
+
+@asynccontextmanager
+async def _source(settings: Settings) -> AsyncIterator[RetryingStore]:
+    """The bucket to read to its end. Raises StoreUnusableError for an unfinished copy, which has
+    another one."""
+    async with opened_store(settings) as store:
+        await refuse_unfinished_copy(store)
+        yield store
 
 
 async def _restored(
@@ -253,10 +276,10 @@ def _require_apart(settings: Settings, into: Settings) -> None:
 
 
 @contextlib.contextmanager
-def _scratch(settings: Settings) -> Iterator[Path]:
+def _scratch(within: Path) -> Iterator[Path]:
     """A directory beside the data, where there is room for it; removed at the end, with the folders
     that were made for it."""
-    data = settings.data.absolute()
+    data = within.absolute()
     made = [folder for folder in (data, *data.parents) if not folder.exists()]
     try:
         with contextlib.ExitStack() as stack:

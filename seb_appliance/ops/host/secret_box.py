@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seb_appliance.errors import ConfigurationError, NotReadyError
+from seb_appliance.storage.private_files import sync_folder, write_whole
 
 if TYPE_CHECKING:
     from cryptography.fernet import MultiFernet
@@ -47,13 +48,22 @@ class FernetBox:
 
         try:
             if not self._path.exists():
-                made = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-                try:
-                    os.write(made, Fernet.generate_key() + b"\n")
-                    os.fsync(made)
-                finally:
-                    os.close(made)
+                self._make(Fernet.generate_key() + b"\n")
             keys = self._path.read_text().split()
             return MultiFernet([Fernet(key) for key in keys])
         except (OSError, ValueError) as error:
             raise ConfigurationError(f"{self._path} holds no usable keys: {error}") from error
+
+    def _make(self, content: bytes) -> None:
+        """The file, whole and durable, or none: secrets that are stored may need it. Raises
+        OSError."""
+        new = self._path.with_name(f"{self._path.name}.new")
+        new.unlink(missing_ok=True)
+        made = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            write_whole(made, content)
+            os.fsync(made)
+        finally:
+            os.close(made)
+        new.rename(self._path)
+        sync_folder(self._path.parent)

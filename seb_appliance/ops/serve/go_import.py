@@ -254,7 +254,8 @@ async def _writing(settings: Settings, progress: Progress) -> AsyncIterator[Appl
     """The appliance of this bucket, without HTTP and without a tidier. At the end of the block all
     records are stored, and in a snapshot. Raises StartError."""
     failpoints = Failpoints(settings.fail)
-    quiet = replace(settings, tidier=False, follow=False, linger_ms=0)
+    # It fences nobody: a new data directory is rather a wrong --data than a new machine.
+    quiet = replace(settings, tidier=False, follow=False, linger_ms=0, take_over_when_new=False)
     with own_data_directory(settings.data):
         store = make_store(quiet, failpoints)
         try:

@@ -363,12 +363,14 @@ def _allow_many_files(settings: Settings) -> None:
 
 
 def _stop_signal() -> asyncio.Future[None]:
-    """Resolves at the first SIGTERM or SIGINT; a second one ends the process as usual."""
+    """Resolves at the first SIGTERM or SIGINT; a second one ends the process at once."""
     loop = asyncio.get_running_loop()
     stop: asyncio.Future[None] = loop.create_future()
 
     def stopped(number: signal.Signals) -> None:
         loop.remove_signal_handler(number)
+        # Python's own way at Ctrl-C raises an error wherever the event loop is.
+        signal.signal(number, signal.SIG_DFL)
         if not stop.done():
             stop.set_result(None)
 

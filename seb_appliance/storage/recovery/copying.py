@@ -160,6 +160,7 @@ class BucketCopy:
         self._target = target
         self._progress = progress
         self._copied = self._bytes = 0
+        self._mark: CopyMarker | None = None
 
     async def run(self) -> Copied:
         """Copy everything except `bucket.json`, which `finish` stores after the copy was checked.
@@ -209,37 +210,51 @@ class BucketCopy:
             await self.finish()
 
     async def finish(self) -> None:
-        """Make the copy an appliance."""
+        """Make the copy an appliance. Raises ConfigurationError if a later copy into the target has
+        begun meanwhile: it is not complete yet, and only its mark says so."""
         journal = self._rebuilt.journal
         info = BucketInfo(bucket_id=journal.bucket_id.hex(), mode=journal.mode)
+        await self._refuse_other_mark()
         await self._target.put(layout.BUCKET, encode_bucket_info(info))
+        await self._refuse_other_mark()
         await self._target.delete(layout.COPY)
+
+    async def _refuse_other_mark(self) -> None:
+        found = await read_copy_marker(self._target)
+        if found not in (self._mark, None):  # None: the same copy, made twice at once, is complete
+            raise ConfigurationError(
+                f"{self._target.description}: another copy into it has begun meanwhile. If that "
+                "one does not run any more, run the same command again."
+            )
 
     async def _begin(self) -> None:
         """Refuse a target that holds other data, and mark it as ours."""
         there = [info.key for info in await list_all(self._target, layout.OURS)]
         where = self._target.description
-        if layout.BUCKET in there and self._earlier_seq is None:
+        begun = await read_copy_marker(self._target)
+        if layout.BUCKET in there and begun is None and self._earlier_seq is None:
             raise ConfigurationError(
                 f"{where} already holds an appliance. Choose an empty bucket, or another prefix."
             )
         bucket_id = self._rebuilt.journal.bucket_id.hex()
         until_seq, complete_seq = self._rebuilt.position.seq, self._earlier_seq or 0
-        if begun := await read_copy_marker(self._target):
+        if begun is not None:
             if begun.bucket_id != bucket_id or begun.until_seq > until_seq:
                 raise ConfigurationError(
                     f"{where} holds an unfinished copy of bucket {begun.bucket_id} up to entry "
                     f"{begun.until_seq}. Continue that copy, or remove its objects."
                 )
             complete_seq = max(complete_seq, begun.complete_seq)
+            self._earlier_seq = None  # what is there since then is of that copy, which goes on here
         elif self._earlier_seq is None:
             if any(not key.startswith(layout.PROBE) for key in there):
                 raise ConfigurationError(
                     f"{where} is not empty ({there[0]}). Choose an empty bucket, or another prefix."
                 )
             await refuse_foreign_data(self._target)
-        marker = CopyMarker(bucket_id=bucket_id, until_seq=until_seq, complete_seq=complete_seq)
-        await self._target.put(layout.COPY, msgspec.json.encode(marker))
+        mark = CopyMarker(bucket_id=bucket_id, until_seq=until_seq, complete_seq=complete_seq)
+        await self._target.put(layout.COPY, msgspec.json.encode(mark))
+        self._mark = mark
         if layout.BUCKET in there:  # no start takes it for an appliance before `finish`
             await self._target.delete(layout.BUCKET)
 

@@ -70,10 +70,10 @@ async def open_followed(
 
 class _StandbyOpening(Opening):
     async def run(self) -> tuple[FollowedJournal, StartReport] | None:
+        await refuse_unfinished_copy(self.store)
         found = await find_journal(self.store)
         known = await asyncio.to_thread(self.writer_ids.known)
         log = log_of(found.mode, self.replay, found.bucket_id)
-        await refuse_unfinished_copy(self.store)
         recovery = self.recovery(log)
         if isinstance(log, ClaimedLog):
             position, writer_id = await self._settled_claims(recovery, log.chain, known)

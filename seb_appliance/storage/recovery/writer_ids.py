@@ -5,13 +5,12 @@ A writer id is 16 random bytes, new at each start, so that cloned disks never wr
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 from pathlib import Path
 
 from seb_appliance.errors import DiskError
-from seb_appliance.storage.private_files import open_private
+from seb_appliance.storage.private_files import open_private, sync_folder, write_whole
 
 _LINE = re.compile(rb"[0-9a-f]{32}")
 
@@ -39,7 +38,7 @@ class WriterIds:
         descriptor = open_private(self._path, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         try:
             # A newline first, too: a crash may have cut the previous line short.
-            _write_whole(descriptor, b"\n" + writer_id.hex().encode() + b"\n")
+            write_whole(descriptor, b"\n" + writer_id.hex().encode() + b"\n")
             os.fsync(descriptor)
         except OSError as error:
             raise DiskError(
@@ -47,14 +46,4 @@ class WriterIds:
             ) from error
         finally:
             os.close(descriptor)
-        folder = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _write_whole(descriptor: int, line: bytes) -> None:
-    """Raises OSError, also if there is room for a part of it."""
-    if os.write(descriptor, line) < len(line):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        sync_folder(self._path.parent)

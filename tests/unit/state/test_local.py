@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.errors import ConfigurationError
+from seb_appliance.errors import ConfigurationError, CorruptObjectError
+from seb_appliance.state import local
 from seb_appliance.state.local import LocalFile
 
 
@@ -82,3 +83,19 @@ async def test_a_file_without_its_documents_is_begun_anew(path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("DROP TABLE documents")
     assert await LocalFile(path).load_document("cost") is None
+
+
+async def test_a_kill_while_it_is_brought_to_a_newer_version_loses_nothing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await LocalFile(path).save_last_used({"a": 1})
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(
+            "DROP TABLE documents; DROP TABLE samples; PRAGMA user_version = 1;"
+        )
+    first, second, *_ = local._STEPS
+    with monkeypatch.context() as patched:
+        patched.setattr(local, "_STEPS", (first, f"{second} killed;"))
+        with pytest.raises(CorruptObjectError):
+            await LocalFile(path).save_document("cost", b"1")
+    assert await LocalFile(path).load_last_used({"a"}) == {"a": 1}
