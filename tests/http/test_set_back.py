@@ -1,0 +1,78 @@
+"""Clients of before at a copy of the bucket that went back in time: its new topics and records have
+the numbers of others, and are not taken for those."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+
+import pytest
+import pytest_asyncio
+
+from seb_appliance.protocols.kafka.errors import ErrorCode
+from seb_appliance.storage.stores.memory import MemoryStore
+from seb_appliance.storage.stores.object_store import list_all
+from tests.support.kafka_client import connected, serving
+from tests.unit.protocols.kafka.record_sets import Sent, made
+
+pytestmark = pytest.mark.asyncio
+
+
+async def copied(store: MemoryStore) -> MemoryStore:
+    copy = MemoryStore()
+    for found in await list_all(store, ""):
+        await copy.put(found.key, await store.get(found.key))
+    return copy
+
+
+@pytest_asyncio.fixture
+async def histories(tmp_path):
+    """Two that begin alike, with a topic `t`: each starts the appliance on another copy."""
+    first = MemoryStore()
+    async with serving(tmp_path / "first", store=first) as running:
+        await running[0].client.put("/v1/topics/t", json={})
+    stores = {"lost": await copied(first), "kept": await copied(first)}
+
+    @contextlib.asynccontextmanager
+    async def start(name: str, **given: str):
+        (tmp_path / name).mkdir()
+        shutil.copy(tmp_path / "first/admin.key", tmp_path / name)
+        given |= {"store": stores[name], "take_over": True}
+        async with serving(tmp_path / name, **given) as running, connected(running) as client:
+            client.seb = running[0]
+            yield client
+
+    return start
+
+
+async def new_producer(client):
+    return (await client.call("InitProducerId", transactional_id=None))["producer_id"]
+
+
+async def test_what_a_kafka_producer_of_before_sends_is_no_repeat_of_what_another_one_sent(
+    histories,
+):
+    """It would be acknowledged, and lost."""
+    async with histories("lost") as client:
+        old = await new_producer(client)
+    async with histories("kept") as client:
+        new = await new_producer(client)
+        for producer, value in ((new, b"new"), (old, b"old")):
+            part = await client.produce("t", made(Sent(value), producer=(producer, 0, 0)))
+            assert part["error_code"] == 0
+        records = (await client.seb.client.get("/v1/topics/t/records")).json()["records"]
+    assert [one["value"] for one in records] == ["new", "old"]
+
+
+async def test_the_kafka_id_of_a_topic_of_before_is_that_of_no_topic_made_since(histories):
+    ids = {}
+    for name in ("lost", "kept"):
+        async with histories(name) as client:
+            for topic in ("t", name):
+                await client.seb.client.put(f"/v1/topics/{topic}", json={})
+                (found,) = (await client.call("Metadata", topics=[{"name": topic}]))["topics"]
+                ids[name, topic] = found["topic_id"]
+            asked = [{"name": None, "topic_id": ids["lost", "lost"]}]
+            (found,) = (await client.call("Metadata", topics=asked))["topics"]
+    assert found["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
+    assert ids["lost", "t"] == ids["kept", "t"]
