@@ -208,7 +208,7 @@ async def read(ctx: RequestContext) -> object:
     if asked.live:
         if offset >= view.log_end_offset and not view.state.closed:
             waiting = ctx.broker.streams.wait(view, offset, stream_limits.POLL_S, ctx.call.owner)
-            view = await unless_gone(waiting, ctx.request, waits=True)
+            view = await unless_gone(waiting, ctx.broker, ctx.request, waits=True)
         cursor = Cursors(ctx.options.now_s, ctx.options.random_up_to).after(asked.cursor)
         headers.append((CURSOR, str(cursor).encode()))
         if offset == view.log_end_offset:
