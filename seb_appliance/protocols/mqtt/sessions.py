@@ -55,14 +55,16 @@ Subscribed = tuple[Subscription, Offsets]  # and the log ends when it was made
 
 class Document(msgspec.Struct, omit_defaults=True):
     """A session as it is stored. `until_us`: when it ends, by the log's clock, if ever.
-    `filters`: with the log ends when each was subscribed; a number is that of the default topic.
-    `routes`: those of that time."""
+    `filters`: with the log ends when each was subscribed; a number is that of the default topic of
+    that time, which had the id `default_id` (0: an older release did not tell). `routes`: those of
+    that time."""
 
     expiry_s: int
     filters: list[tuple[Subscription, int | Offsets]]
     until_us: int | None = None
     shared: list[tuple[Subscription, int | Offsets]] = []
     routes: list[Route] = []
+    default_id: int = 0
 
 
 class Cursor(Protocol):
@@ -336,8 +338,9 @@ class Sessions:
             return None
         client, document = found
         session = Session(client, document.expiry_s)
-        session.subscriptions = self._loaded(document.filters)
-        session.shared = self._loaded(document.shared)
+        default_id = document.default_id or self._logs.default_id
+        session.subscriptions = _loaded(document.filters, default_id)
+        session.shared = _loaded(document.shared, default_id)
         routes = self._logs.routes
         is_routed_anew = document.routes != routes.all
         if is_routed_anew:
@@ -373,20 +376,13 @@ class Sessions:
 
     def _records(self, session: Session) -> NewRecords:
         filters, shared = map(self._stored, (session.subscriptions, session.shared))
-        routes = self._logs.routes.all
-        document = Document(session.expiry_s, filters, session.until_us, shared, routes)
+        routes, default_id = self._logs.routes.all, self._logs.default_id
+        document = Document(session.expiry_s, filters, session.until_us, shared, routes, default_id)
         return NewRecords([msgspec.json.encode(document)], [_name(session.client)])
 
     def _stored(self, given: dict[str, Subscribed]) -> list[tuple[Subscription, int | Offsets]]:
         default = self._logs.default_id
         return [(one, at[default] if [*at] == [default] else at) for one, at in given.values()]
-
-    def _loaded(self, stored: list[tuple[Subscription, int | Offsets]]) -> dict[str, Subscribed]:
-        default = self._logs.default_id
-        return {
-            one.topic_filter: (one, {default: at} if isinstance(at, int) else at)
-            for one, at in stored
-        }
 
     def _store_soon(self, session: Session) -> None:
         """If this fails, a restart counts the time of its expiry from then."""
@@ -455,6 +451,15 @@ _NOBODY: Final = _Nobody()
 
 def _name(client: Client) -> bytes:
     return "/".join(client).encode()
+
+
+def _loaded(
+    stored: list[tuple[Subscription, int | Offsets]], default_id: int
+) -> dict[str, Subscribed]:
+    return {
+        one.topic_filter: (one, {default_id: at} if isinstance(at, int) else at)
+        for one, at in stored
+    }
 
 
 def read_document(key: bytes, value: bytes) -> tuple[Client, Document] | None:
