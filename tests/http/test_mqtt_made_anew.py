@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 
 import pytest
 
 from seb_appliance.storage.stores.memory import MemoryStore
+from tests.http.test_mqtt_retained import found
 from tests.http.test_mqtt_sessions import FOR_AN_HOUR, gone, publish
 from tests.support.mqtt_client import connected, serving
 
 pytestmark = pytest.mark.asyncio
+DEVICE = [{"operation": one, "topics": "mqtt.**"} for one in ("produce", "consume")]
 
 
 @pytest.mark.parametrize("topic_filter", ["again/#", "$share/g/again/#"])
@@ -31,3 +34,30 @@ async def test_a_session_misses_nothing_of_the_new_one_after_a_restart(tmp_path,
     ):
         assert client.present
         assert [(await client.message()).payload for _ in range(2)] == [b"missed", b"too"]
+
+
+async def retained(running):
+    """What a new subscriber to the lamps is sent at once."""
+    async with connected(running) as client:
+        await client.stores("the/end", b"end", retain=True)
+    return await found(running, "lamp/#")
+
+
+async def test_nothing_is_retained_once_the_topic_of_retained_messages_was_deleted(tmp_path):
+    async with serving(tmp_path) as running:
+        seb, room = running[0], running[1].retained._room
+        made = await seb.client.post("/v1/api-keys", json={"name": "device", "grants": DEVICE})
+        for times in range(2):
+            async with connected(running, password=made.json()["secret"]) as device:
+                await device.stores("lamp/1", b"%d" % times, retain=True)
+                await device.stores("lamp/2", b"%d" % times, retain=True)
+            both = {"lamp/1": b"%d" % times, "lamp/2": b"%d" % times}
+            assert await retained(running) == both
+            topic = (await seb.client.get("/v1/topics/mqtt-retained")).json()
+            assert topic["settings"]["cleanup"] == "compact"
+            await seb.client.delete("/v1/topics/mqtt-retained")
+            async with asyncio.timeout(5):
+                while not seb.appliance.broker.topics.exists("mqtt-retained"):
+                    await asyncio.sleep(0)
+            assert (running[1].retained.count, room.used) == (0, 0)
+            assert await retained(running) == {}
