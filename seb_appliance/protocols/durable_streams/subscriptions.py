@@ -222,6 +222,12 @@ class Subscription:
         found |= {topic.name: self._link(topic) for topic in followed.values() if not topic.deleted}
         return [link for _, link in sorted(found.items())]
 
+    def links_in(self, wake: Wake) -> dict[str, Link]:
+        """`links`, by topic. Those that the wake named, as its worker was told of them: they may
+        have been deleted and made again since."""
+        named = {link.topic: link for link in wake.links}
+        return {link.topic: named.get(link.topic, link) for link in self.links()}
+
     def look_at_all(self) -> list[Link]:
         """`pending`, also where an operator has reset an offset."""
         if self._follower is not None:
