@@ -76,3 +76,20 @@ async def test_the_kafka_id_of_a_topic_of_before_is_that_of_no_topic_made_since(
             (found,) = (await client.call("Metadata", topics=asked))["topics"]
     assert found["error_code"] == ErrorCode.UNKNOWN_TOPIC_ID
     assert ids["lost", "t"] == ids["kept", "t"]
+
+
+async def test_what_a_reader_of_a_stream_has_from_before_is_not_taken_for_what_came_since(
+    histories,
+):
+    """It would keep records that the stream never had."""
+    url, kind = "/v1/stream/t", {"content-type": "application/json"}
+    tag, answers = "", []
+    for name in ("lost", "kept"):
+        async with histories(name) as client:
+            await client.seb.client.put(url, headers=kind, content=b'["%b"]' % name.encode())
+            told = {"if-none-match": tag}
+            answers.append(await client.seb.client.get(url, headers=told))
+            tag = answers[-1].headers["etag"]
+            same = await client.seb.client.get(url, headers={"if-none-match": tag})
+            assert same.status_code == 304
+    assert [one.json() for one in answers] == [["lost"], ["kept"]]

@@ -133,7 +133,8 @@ async def _answer(
         raise no_such_topic(result.topic)
     up_to_date = result.next_offset == view.log_end_offset
     closed = up_to_date and view.state.closed
-    tag = etag(view.topic_id, offset, result.next_offset, closed=closed)
+    stored_us = result.slices[-1].batch.header.created_us if result.slices else 0
+    tag = etag(view.topic_id, offset, result.next_offset, stored_us, closed=closed)
     headers += [CROSS_ORIGIN, _VARY, (b"etag", tag), _AT_END if up_to_date else _SETTLED]
     if call.headers.get(b"if-none-match") == tag:
         return Answer(304, headers)
