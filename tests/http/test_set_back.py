@@ -13,6 +13,8 @@ from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.storage.stores.memory import MemoryStore
 from seb_appliance.storage.stores.object_store import list_all
 from tests.support.kafka_client import connected, serving
+from tests.support.receiver import receiving
+from tests.support.subscribing import acked, produce, subscribe
 from tests.unit.protocols.kafka.record_sets import Sent, made
 
 pytestmark = pytest.mark.asyncio
@@ -93,3 +95,17 @@ async def test_what_a_reader_of_a_stream_has_from_before_is_not_taken_for_what_c
             same = await client.seb.client.get(url, headers={"if-none-match": tag})
             assert same.status_code == 304
     assert [one.json() for one in answers] == [["lost"], ["kept"]]
+
+
+async def test_a_record_that_came_since_is_sent_under_no_id_of_before(histories):
+    """A receiver ignores an id that it has handled."""
+    async with receiving() as receiver:
+        for name in ("lost", "kept"):
+            async with histories(name, push_networks="127.0.0.0/8") as client:
+                await subscribe(client.seb, "mails", receiver.url)
+                await produce(client.seb, "mails", name.encode())
+                await acked(client.seb, "mails", 1)
+        first, second = receiver.got
+    assert (first.body, second.body) == (b"lost", b"kept")
+    assert first.headers["seb-offset"] == second.headers["seb-offset"]
+    assert first.headers["webhook-id"] != second.headers["webhook-id"]
