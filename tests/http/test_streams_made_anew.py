@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.http.test_stream_subscriptions import STREAM, acks, act, claim, pool, put, woken
+from tests.http.test_stream_subscriptions import (
+    STREAM,
+    acks,
+    act,
+    append,
+    claim,
+    pool,
+    put,
+    woken,
+)
 from tests.support.appliance import running_appliance
 from tests.support.documented import check_documented
 
@@ -27,3 +36,30 @@ async def test_an_ack_is_of_no_stream_that_was_made_again_since_its_worker_was_w
         await woken(seb, "anew", 2)
         (pending,) = (await claim(seb, "anew"))["streams"]
         assert pending["acked_offset"].startswith("0000000000000000_")
+
+
+async def delete_and_make(seb, path):
+    await seb.client.delete(f"{STREAM}/{path}")
+    await put(seb, path)
+
+
+async def trim(seb, path):
+    topic = path.replace("/", ".")
+    trimmed = await seb.client.post(f"/v1/topics/{topic}/trim", json={"before": 1})
+    assert trimmed.status_code == 200, trimmed.text
+
+
+@pytest.mark.parametrize("lose", [delete_and_make, trim])
+async def test_a_wake_that_no_worker_can_hear_of_any_more_is_told_again(tmp_path, lose):
+    """Nobody would ever claim it, and no other wake would follow."""
+    async with running_appliance(tmp_path) as seb:
+        await pool(seb, "lost")
+        await put(seb, "lost/a", 1)
+        (first,) = await woken(seb, "lost", 1)
+        await append(seb, "lost/a", 2)
+        assert await woken(seb, "lost", 1) == [first]
+        await lose(seb, "wake/lost")
+        await append(seb, "lost/a", 3)
+        (again,) = await woken(seb, "lost", 1)
+        assert again["generation"] > first["generation"]
+        assert [link["path"] for link in (await claim(seb, "lost"))["streams"]] == ["lost/a"]
