@@ -37,7 +37,7 @@ from seb_appliance.protocols.mqtt.messages.grants import word
 from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, read
 from seb_appliance.protocols.mqtt.messages.records import check_filter, share_of, unshared
 from seb_appliance.protocols.mqtt.messages.routes import Route, Routes
-from seb_appliance.protocols.mqtt.receiving.publishing import Publisher
+from seb_appliance.protocols.mqtt.receiving.publishing import Publisher, code_of
 from seb_appliance.protocols.mqtt.unfinished import Sent, Unfinished
 from seb_appliance.protocols.sockets.connected import NUMBERS
 from seb_appliance.tasks import in_slices
@@ -173,7 +173,7 @@ class Sessions:
     def __init__(self, broker: Broker, logs: Logs, topic: str) -> None:
         self._broker = broker
         self._logs = logs
-        self._topic = topic
+        self._topic, self._topic_id = topic, 0
         remedy = "End sessions: connect with clean start."
         self._room = broker.shares.declare(
             "mqtt_sessions", mqtt_limits.SESSIONS_BYTES_MAX, "bytes of MQTT sessions", remedy
@@ -201,8 +201,7 @@ class Sessions:
 
     async def start(self) -> None:
         """Raises SebError."""
-        with contextlib.suppress(TopicDiffersError):  # somebody has changed its settings
-            await self._broker.topics.create(self._topic, _SETTINGS, THE_APPLIANCE)
+        await self._make_topic()
         found = self._broker.topics.get(self._topic)
         offset, stored = found.log_start_offset, _Documents()
         while offset < found.log_end_offset:
@@ -214,8 +213,7 @@ class Sessions:
         async for key, value in in_slices(stored.items()):
             if (session := self._load(key, value)) is not None:
                 routed_anew.append(session)
-        for begin in range(0, len(routed_anew), _TOGETHER):
-            await self._store_together(routed_anew[begin : begin + _TOGETHER])
+        await self._store_all(routed_anew)
         self._again("sweep", mqtt_limits.SESSION_SWEEP_S)
 
     async def stop(self) -> None:
@@ -285,6 +283,10 @@ class Sessions:
             more_bytes > 0 and not session.room.try_grow(more_bytes)
         ):
             raise MqttError(Code.QUOTA, "there is no room for the session's subscriptions")
+        try:
+            await self._make_topic()
+        except SebError as error:
+            raise MqttError(code_of(error), error.detail) from error
         session.is_stored = True
         commit = self._logs.commit(session.group, session.acknowledged)
         try:
@@ -325,6 +327,17 @@ class Sessions:
         with contextlib.suppress(GroupNotFoundError):
             await self._broker.groups.delete(session.group)
 
+    async def _make_topic(self) -> None:
+        """If somebody has deleted it, with all sessions that are kept. Raises SebError."""
+        topics, name = self._broker.topics, self._topic
+        if topics.exists(name) and topics.get(name).topic_id == self._topic_id:
+            return
+        with contextlib.suppress(TopicDiffersError):  # somebody has changed its settings
+            await topics.create(name, _SETTINGS, THE_APPLIANCE)
+        topic_id = topics.get(name).topic_id
+        await self._store_all([one for one in self._all.values() if one.is_stored])
+        self._topic_id = topic_id
+
     def _reserved(self) -> Reservation:
         """Raises OverloadedError, ShareExceededError."""
         with Reservation(self._broker.pending, self._key.api_key_id) as reservation:
@@ -358,14 +371,15 @@ class Sessions:
         self._all[session.client] = session
         return session if is_routed_anew else None
 
-    async def _store_together(self, sessions: list[Session]) -> None:
+    async def _store_all(self, sessions: list[Session]) -> None:
         """Raises SebError."""
-        made = [self._records(one) for one in sessions]
-        records = NewRecords(
-            [value for one in made for value in one.values],
-            [key for one in made for key in one.keys or ()],
-        )
-        await self._broker.appends.append(self._key, self._topic, records, self._reserved())
+        for begin in range(0, len(sessions), _TOGETHER):
+            made = [self._records(one) for one in sessions[begin : begin + _TOGETHER]]
+            records = NewRecords(
+                [value for one in made for value in one.values],
+                [key for one in made for key in one.keys or ()],
+            )
+            await self._broker.appends.append(self._key, self._topic, records, self._reserved())
 
     def _route_anew(self, session: Session, earlier: Routes) -> None:
         """What the earlier routes did not have, its filters have from the log end on."""
@@ -430,6 +444,8 @@ class Sessions:
 
     async def _sweep(self) -> None:
         """Sessions end, and those that get little are committed now and then."""
+        with contextlib.suppress(SebError):  # there is no room now
+            await self._make_topic()
         async for session in in_slices(list(self._all.values())):
             if session in self._connected:
                 self.acknowledged(session)
