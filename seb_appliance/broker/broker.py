@@ -256,6 +256,7 @@ class Broker:
             ack_timeout_ms=self._settings.ack_timeout_ms,
         )
         self.look_for_newer_writer = self._readiness.look_for_newer_writer
+        self.record_keys.asked = self.look_for_newer_writer
         self.wait_at_end = self._reads.wait_at_end
         self.offset_at = self._reads.offset_at
         self.newest_record = self._reads.newest

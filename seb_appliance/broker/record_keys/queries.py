@@ -172,7 +172,8 @@ class ViewPage:
 
 
 class RecordKeys:
-    """`reads` count apart from those of consumers. `indexing` is public for its figures."""
+    """`reads` count apart from those of consumers. `indexing` is public for its figures. `asked` is
+    called before each query."""
 
     def __init__(
         self,
@@ -189,6 +190,7 @@ class RecordKeys:
         self._counters = counters
         self._views = KeyViews(clock, shares)
         self.indexing = KeyIndexing(catalog, reads, index, self._views, clock)
+        self.asked: Callable[[], None] = lambda: None
         self._task: Background | None = None
 
     def start(self, supervisor: Supervisor) -> None:
@@ -303,6 +305,7 @@ class RecordKeys:
         self, name: str, *, fresh: bool, needs_history: bool = False
     ) -> tuple[Topic, int]:
         """The topic, and the offset that its index must have reached for `fresh`."""
+        self.asked()
         topic = self._catalog.topic(name)
         wanted = "history" if needs_history else "latest"
         if not is_indexed(topic) or (needs_history and topic.settings.key_index != "history"):

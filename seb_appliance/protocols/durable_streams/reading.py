@@ -133,7 +133,8 @@ async def _answer(
         raise no_such_topic(result.topic)
     up_to_date = result.next_offset == view.log_end_offset
     closed = up_to_date and view.state.closed
-    tag = etag(view.topic_id, offset, result.next_offset, closed=closed)
+    stored_us = result.slices[-1].batch.header.created_us if result.slices else 0
+    tag = etag(view.topic_id, offset, result.next_offset, stored_us, closed=closed)
     headers += [CROSS_ORIGIN, _VARY, (b"etag", tag), _AT_END if up_to_date else _SETTLED]
     if call.headers.get(b"if-none-match") == tag:
         return Answer(304, headers)
@@ -208,7 +209,7 @@ async def read(ctx: RequestContext) -> object:
     if asked.live:
         if offset >= view.log_end_offset and not view.state.closed:
             waiting = ctx.broker.streams.wait(view, offset, stream_limits.POLL_S, ctx.call.owner)
-            view = await unless_gone(waiting, ctx.request, waits=True)
+            view = await unless_gone(waiting, ctx.broker, ctx.request, waits=True)
         cursor = Cursors(ctx.options.now_s, ctx.options.random_up_to).after(asked.cursor)
         headers.append((CURSOR, str(cursor).encode()))
         if offset == view.log_end_offset:

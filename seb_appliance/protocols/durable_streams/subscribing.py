@@ -35,6 +35,7 @@ from seb_appliance.errors import (
     ForbiddenError,
     LeaseHeldError,
     NotFoundError,
+    OffsetConflictError,
     StaleGenerationError,
     StreamConflictError,
     TopicNotFoundError,
@@ -407,7 +408,7 @@ async def _settle(ctx: RequestContext) -> object:
     """Apply the acks of a wake, and end it or lease it on."""
     given = ctx.body
     found, wake = _wake(ctx, given)
-    links = {link.topic: link for link in found.links()}
+    links = found.links_in(wake)
     done = []
     for ack in given.acks:
         topic = topic_at(ack.stream)
@@ -417,7 +418,7 @@ async def _settle(ctx: RequestContext) -> object:
     if done:
         try:
             await found.commit(done)
-        except (CommitBackwardError, CommitBeyondEndError) as error:
+        except (CommitBackwardError, CommitBeyondEndError, OffsetConflictError) as error:
             raise told(error, "INVALID_OFFSET") from error
     if found.wake is not wake:  # its lease has ended; what was acknowledged stays so
         return DoneOut(ok=True, next_wake=bool(found.pending()))
@@ -445,6 +446,7 @@ def _settling(last: str, operation_id: str, summary: str) -> Route:
             TopicNotFoundError,
             CommitBackwardError,
             CommitBeyondEndError,
+            OffsetConflictError,
         ),
         authenticate=_of_wake,
         refuses=False,

@@ -26,7 +26,7 @@ from seb_appliance.broker.shares import OPERATOR, Shares
 from seb_appliance.broker.streams.admission import StreamAppend
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.topics.topic import Topic
-from seb_appliance.errors import BadRequestError, SebError
+from seb_appliance.errors import BadRequestError, SebError, TopicNotFoundError
 from seb_appliance.protocols.durable_streams import limits as stream_limits
 from seb_appliance.protocols.durable_streams.wire import PREFIX, offset_token, path_of, topic_of
 from seb_appliance.protocols.subscriptions.sending import DeliveryError
@@ -158,7 +158,8 @@ def pending_out(link: Link) -> PendingStreamOut:
 @dataclass(slots=True)
 class Wake:
     """`links`: what it was told. `until_s`: when its lease ends, by the monotonic clock; None
-    before a worker claims it. `is_let_in`: whether the API key of its worker still may."""
+    before a worker claims it. `is_let_in`: whether the API key of its worker still may. `event`:
+    where it is in the wake stream, as topic id and offset."""
 
     wake_id: str
     generation: int
@@ -166,6 +167,7 @@ class Wake:
     holder: str = ""
     until_s: float | None = None
     is_let_in: Callable[[], bool] = lambda: True
+    event: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +224,12 @@ class Subscription:
         found |= {topic.name: self._link(topic) for topic in followed.values() if not topic.deleted}
         return [link for _, link in sorted(found.items())]
 
+    def links_in(self, wake: Wake) -> dict[str, Link]:
+        """`links`, by topic. Those that the wake named, as its worker was told of them: they may
+        have been deleted and made again since."""
+        named = {link.topic: link for link in wake.links}
+        return {link.topic: named.get(link.topic, link) for link in self.links()}
+
     def look_at_all(self) -> list[Link]:
         """`pending`, also where an operator has reset an offset."""
         if self._follower is not None:
@@ -264,6 +272,19 @@ class Subscription:
         self.wake = None
         self._look()
         return False
+
+    def _is_told(self) -> bool:
+        """Whether workers can still hear of the wake, or one has: its event may have been deleted
+        or trimmed."""
+        wake, topic = self.wake, self._links.wake_topic
+        if wake is None or wake.until_s is not None or wake.event is None or topic is None:
+            return wake is not None
+        try:
+            found = self._tools.broker.streams.get(topic)
+        except TopicNotFoundError:
+            return False
+        topic_id, offset = wake.event
+        return found.topic_id == topic_id and found.log_start_offset <= offset
 
     def release(self) -> bool:
         """Whether there is something new, so that another wake follows."""
@@ -311,6 +332,8 @@ class Subscription:
                 self._behind |= follower.changed
                 follower.changed.clear()
                 self.is_leased()
+                if not self._is_told():
+                    self.wake = None
                 if self.wake is None and self._now_s() >= self._not_before_s:
                     pending = self.pending()
                     if pending:
@@ -359,7 +382,8 @@ class Subscription:
         if not broker.streams.takes(topic, _JSON):
             raise BadRequestError(f"{relative_path(topic)!r} is no open stream of JSON.")
         reservation = broker.pending.reserve(OPERATOR, len(append.values[0]))
-        await broker.streams.append(topic, append, reservation, THE_APPLIANCE)
+        told_at = await broker.streams.append(topic, append, reservation, THE_APPLIANCE)
+        wake.event = broker.streams.get(topic).topic_id, told_at.next_offset - 1
 
     def _link(self, topic: Topic) -> Link:
         committed = self._tools.broker.groups.committed_offset(group_of(self.name), topic.topic_id)
@@ -370,6 +394,8 @@ class Subscription:
         """Until there is something to do, even if no stream changes."""
         if self.wake is not None:
             until_s = self.wake.until_s
+            if until_s is None:  # its event may get lost
+                return stream_limits.WAKE_PAUSE_S_MAX
         else:
             until_s = self._not_before_s if self.failures else None
         if until_s is None:

@@ -133,10 +133,12 @@ def parse_offset(token: str) -> int:
     return int(found[1])
 
 
-def etag(topic_id: int, begin: int, end: int, *, closed: bool) -> bytes:
+def etag(topic_id: int, begin: int, end: int, stored_us: int, *, closed: bool) -> bytes:
     """The ETag of a read: of the offsets `begin` to `end` (exclusive), and whether the stream is
-    closed there. A topic that is created again has another id."""
-    return b'"%d-%d-%d%b"' % (topic_id, begin, end, b"-c" if closed else b"")
+    closed there. A topic that is created again has another id. `stored_us`: when the last record
+    was stored, 0 where none is read; in a copy of the bucket that goes back in time, other records
+    get the same offsets."""
+    return b'"%d-%d-%d-%x%b"' % (topic_id, begin, end, stored_us, b"-c" if closed else b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +313,8 @@ def next_offset(offset: int) -> tuple[bytes, bytes]:
 def described(view: StreamView) -> Headers:
     """What HEAD tells of a stream."""
     state = view.state
-    tag = etag(view.topic_id, view.log_start_offset, view.log_end_offset, closed=state.closed)
+    begin, end = view.log_start_offset, view.log_end_offset
+    tag = etag(view.topic_id, begin, end, 0, closed=state.closed)
     headers: Headers = [
         CROSS_ORIGIN,
         NO_STORE,

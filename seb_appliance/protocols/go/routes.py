@@ -258,9 +258,8 @@ async def get_records(ctx: RequestContext) -> object:
     wire.check_accept(ctx.call.headers.get(b"accept"))
     wanted = wire.read_request(ctx.call.query, ctx.call.owner)
     await _make_on_first_use(ctx.broker, ctx.call, topic)
-    result = await unless_gone(
-        _once_there(ctx.broker, topic, wanted), ctx.request, waits=wanted.wait_ms > 0
-    )
+    reading, waits = _once_there(ctx.broker, topic, wanted), wanted.wait_ms > 0
+    result = await unless_gone(reading, ctx.broker, ctx.request, waits=waits)
     assert wanted.start.offset is not None, wanted
     status, headers, parts = records_answer(
         result, wanted.start.offset, wanted.max_records, ctx.options.new_boundary()

@@ -40,12 +40,15 @@ class Server:
         self.waiting = broker.shares.declare(
             "kafka_waiting", kafka_limits.WAITING_BYTES_MAX, "bytes of Kafka requests that wait"
         )
-        self._producer_ids = count(broker.epoch * _IDS_OF_EPOCH)
+        first = int.from_bytes(random_bytes(4), "big") % (_IDS_OF_EPOCH // 2)
+        self._producer_ids = count(broker.epoch * _IDS_OF_EPOCH + first)
         self.transactions = Transactions(broker, self.new_producer_id)
         self._tasks: set[asyncio.Task[None]] = set()
 
     def new_producer_id(self) -> int:
-        """No other has it, in the life of the bucket: an epoch has one writer."""
+        """No other has it, in the life of the bucket: an epoch has one writer. A copy that goes
+        back in time has the same epochs again: the records of a producer of before would be taken
+        for repeats of those of a new one. So the ids of an epoch begin anywhere."""
         return next(self._producer_ids)
 
     def go(self, work: Coroutine[Any, Any, None]) -> None:

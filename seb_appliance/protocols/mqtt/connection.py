@@ -316,6 +316,7 @@ class Connection(PacketConnection[tuple[int, bytes]]):
         if body:
             raise codec.malformed("a PINGREQ has a body")
         self._check_key()
+        self.broker.look_for_newer_writer()  # a client that only subscribes asks nothing else
         self.write(codec.packet(codec.PINGRESP, b""))
 
     def _check_key(self) -> None:

@@ -238,7 +238,7 @@ class Mqtt(Port[Connection]):
     async def _store_will(self, will: Publish, incoming: Incoming) -> None:
         try:
             size_bytes = len(will.payload) + len(will.topic)
-            await incoming.publisher.store(incoming.records(will), size_bytes)
+            await incoming.store(incoming.records(will), size_bytes)
             self.counts["stored"] += 1
         except MqttError as error:
             self.counts["failed"] += 1

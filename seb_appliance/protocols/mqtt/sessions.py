@@ -37,7 +37,7 @@ from seb_appliance.protocols.mqtt.messages.grants import word
 from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets, read
 from seb_appliance.protocols.mqtt.messages.records import check_filter, share_of, unshared
 from seb_appliance.protocols.mqtt.messages.routes import Route, Routes
-from seb_appliance.protocols.mqtt.receiving.publishing import Publisher
+from seb_appliance.protocols.mqtt.receiving.publishing import Publisher, code_of
 from seb_appliance.protocols.mqtt.unfinished import Sent, Unfinished
 from seb_appliance.protocols.sockets.connected import NUMBERS
 from seb_appliance.tasks import in_slices
@@ -55,14 +55,16 @@ Subscribed = tuple[Subscription, Offsets]  # and the log ends when it was made
 
 class Document(msgspec.Struct, omit_defaults=True):
     """A session as it is stored. `until_us`: when it ends, by the log's clock, if ever.
-    `filters`: with the log ends when each was subscribed; a number is that of the default topic.
-    `routes`: those of that time."""
+    `filters`: with the log ends when each was subscribed; a number is that of the default topic of
+    that time, which had the id `default_id` (0: an older release did not tell). `routes`: those of
+    that time."""
 
     expiry_s: int
     filters: list[tuple[Subscription, int | Offsets]]
     until_us: int | None = None
     shared: list[tuple[Subscription, int | Offsets]] = []
     routes: list[Route] = []
+    default_id: int = 0
 
 
 class Cursor(Protocol):
@@ -171,7 +173,7 @@ class Sessions:
     def __init__(self, broker: Broker, logs: Logs, topic: str) -> None:
         self._broker = broker
         self._logs = logs
-        self._topic = topic
+        self._topic, self._topic_id = topic, 0
         remedy = "End sessions: connect with clean start."
         self._room = broker.shares.declare(
             "mqtt_sessions", mqtt_limits.SESSIONS_BYTES_MAX, "bytes of MQTT sessions", remedy
@@ -199,8 +201,7 @@ class Sessions:
 
     async def start(self) -> None:
         """Raises SebError."""
-        with contextlib.suppress(TopicDiffersError):  # somebody has changed its settings
-            await self._broker.topics.create(self._topic, _SETTINGS, THE_APPLIANCE)
+        await self._make_topic()
         found = self._broker.topics.get(self._topic)
         offset, stored = found.log_start_offset, _Documents()
         while offset < found.log_end_offset:
@@ -212,8 +213,7 @@ class Sessions:
         async for key, value in in_slices(stored.items()):
             if (session := self._load(key, value)) is not None:
                 routed_anew.append(session)
-        for begin in range(0, len(routed_anew), _TOGETHER):
-            await self._store_together(routed_anew[begin : begin + _TOGETHER])
+        await self._store_all(routed_anew)
         self._again("sweep", mqtt_limits.SESSION_SWEEP_S)
 
     async def stop(self) -> None:
@@ -283,6 +283,10 @@ class Sessions:
             more_bytes > 0 and not session.room.try_grow(more_bytes)
         ):
             raise MqttError(Code.QUOTA, "there is no room for the session's subscriptions")
+        try:
+            await self._make_topic()
+        except SebError as error:
+            raise MqttError(code_of(error), error.detail) from error
         session.is_stored = True
         commit = self._logs.commit(session.group, session.acknowledged)
         try:
@@ -323,6 +327,17 @@ class Sessions:
         with contextlib.suppress(GroupNotFoundError):
             await self._broker.groups.delete(session.group)
 
+    async def _make_topic(self) -> None:
+        """If somebody has deleted it, with all sessions that are kept. Raises SebError."""
+        topics, name = self._broker.topics, self._topic
+        if topics.exists(name) and topics.get(name).topic_id == self._topic_id:
+            return
+        with contextlib.suppress(TopicDiffersError):  # somebody has changed its settings
+            await topics.create(name, _SETTINGS, THE_APPLIANCE)
+        topic_id = topics.get(name).topic_id
+        await self._store_all([one for one in self._all.values() if one.is_stored])
+        self._topic_id = topic_id
+
     def _reserved(self) -> Reservation:
         """Raises OverloadedError, ShareExceededError."""
         with Reservation(self._broker.pending, self._key.api_key_id) as reservation:
@@ -336,8 +351,9 @@ class Sessions:
             return None
         client, document = found
         session = Session(client, document.expiry_s)
-        session.subscriptions = self._loaded(document.filters)
-        session.shared = self._loaded(document.shared)
+        default_id = document.default_id or self._logs.default_id
+        session.subscriptions = _loaded(document.filters, default_id)
+        session.shared = _loaded(document.shared, default_id)
         routes = self._logs.routes
         is_routed_anew = document.routes != routes.all
         if is_routed_anew:
@@ -355,14 +371,15 @@ class Sessions:
         self._all[session.client] = session
         return session if is_routed_anew else None
 
-    async def _store_together(self, sessions: list[Session]) -> None:
+    async def _store_all(self, sessions: list[Session]) -> None:
         """Raises SebError."""
-        made = [self._records(one) for one in sessions]
-        records = NewRecords(
-            [value for one in made for value in one.values],
-            [key for one in made for key in one.keys or ()],
-        )
-        await self._broker.appends.append(self._key, self._topic, records, self._reserved())
+        for begin in range(0, len(sessions), _TOGETHER):
+            made = [self._records(one) for one in sessions[begin : begin + _TOGETHER]]
+            records = NewRecords(
+                [value for one in made for value in one.values],
+                [key for one in made for key in one.keys or ()],
+            )
+            await self._broker.appends.append(self._key, self._topic, records, self._reserved())
 
     def _route_anew(self, session: Session, earlier: Routes) -> None:
         """What the earlier routes did not have, its filters have from the log end on."""
@@ -373,20 +390,13 @@ class Sessions:
 
     def _records(self, session: Session) -> NewRecords:
         filters, shared = map(self._stored, (session.subscriptions, session.shared))
-        routes = self._logs.routes.all
-        document = Document(session.expiry_s, filters, session.until_us, shared, routes)
+        routes, default_id = self._logs.routes.all, self._logs.default_id
+        document = Document(session.expiry_s, filters, session.until_us, shared, routes, default_id)
         return NewRecords([msgspec.json.encode(document)], [_name(session.client)])
 
     def _stored(self, given: dict[str, Subscribed]) -> list[tuple[Subscription, int | Offsets]]:
         default = self._logs.default_id
         return [(one, at[default] if [*at] == [default] else at) for one, at in given.values()]
-
-    def _loaded(self, stored: list[tuple[Subscription, int | Offsets]]) -> dict[str, Subscribed]:
-        default = self._logs.default_id
-        return {
-            one.topic_filter: (one, {default: at} if isinstance(at, int) else at)
-            for one, at in stored
-        }
 
     def _store_soon(self, session: Session) -> None:
         """If this fails, a restart counts the time of its expiry from then."""
@@ -434,6 +444,8 @@ class Sessions:
 
     async def _sweep(self) -> None:
         """Sessions end, and those that get little are committed now and then."""
+        with contextlib.suppress(SebError):  # there is no room now
+            await self._make_topic()
         async for session in in_slices(list(self._all.values())):
             if session in self._connected:
                 self.acknowledged(session)
@@ -455,6 +467,15 @@ _NOBODY: Final = _Nobody()
 
 def _name(client: Client) -> bytes:
     return "/".join(client).encode()
+
+
+def _loaded(
+    stored: list[tuple[Subscription, int | Offsets]], default_id: int
+) -> dict[str, Subscribed]:
+    return {
+        one.topic_filter: (one, {default_id: at} if isinstance(at, int) else at)
+        for one, at in stored
+    }
 
 
 def read_document(key: bytes, value: bytes) -> tuple[Client, Document] | None:

@@ -64,11 +64,15 @@ def offsets_of(taken: Sequence[Lent]) -> Iterator[tuple[int, int]]:
             yield one.topic.topic_id, offset
 
 
-def id_of(bucket_id: bytes, queue: str, taken: Sequence[Lent]) -> str:
-    """The same for the same records, whenever and however often they are sent."""
+def id_of(bucket_id: bytes, queue: str, taken: Sequence[Taken]) -> str:
+    """The same for the same records, whenever and however often they are sent. Their timestamps are
+    part of it: in a copy of the bucket that goes back in time, others get the same offsets, and
+    receivers ignore an id that they know."""
     digest = hashlib.sha256(bucket_id + queue.encode())
-    for topic_id, offset in offsets_of(taken):
-        digest.update(b"/%d/%d" % (topic_id, offset))
+    for one in taken:
+        times = one.piece.batch.columns.timestamps_us[one.piece.begin : one.piece.end]
+        for offset, timestamp_us in zip(one.offsets, times, strict=True):
+            digest.update(b"/%d/%d/%d" % (one.topic.topic_id, offset, timestamp_us))
     return "msg_" + digest.hexdigest()[:32]
 
 

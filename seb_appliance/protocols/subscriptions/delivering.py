@@ -244,11 +244,12 @@ class Worker:
     ) -> None:
         queues, settings = self._tools.broker.queues, subscription.settings
         ended, lent = False, [one.without_records() for one in taken]
+        name = id_of(self._tools.bucket_id, subscription.name, taken)
         try:
             with room, self._tools.body_bytes.reserve(settings.owner, 0) as held:
                 body = await body_of(settings.body, taken, held)
                 del taken  # and its batches, which may be thousands of times as large as the body
-                sent = await self._send(subscription, lent, body, private)
+                sent = await self._send(subscription, name, lent, body, private)
             await self._end(subscription, lent, sent)
             ended = True
         except (ShareExceededError, OverloadedError) as error:
@@ -264,12 +265,12 @@ class Worker:
     async def _send(
         self,
         subscription: Subscription,
+        name: str,
         taken: Sequence[Lent],
         body: Body,
         private: tuple[Sequence[str], Mapping[str, str]],
     ) -> tuple[Sent, Answered | None]:
         first, attempt = first_of(taken), max(o.attempt for one in taken for o in one.deliveries)
-        name = id_of(self._tools.bucket_id, subscription.name, taken)
         more = {"Seb-Topic": first.topic, "Seb-Offset": str(first.offset)}
         more["Seb-Attempt"] = str(attempt)
         count = sum(len(one.deliveries) for one in taken)

@@ -156,6 +156,7 @@ async def consume_in_group(ctx: RequestContext) -> object:
     default = From(latest=True) if named == "latest" else From(earliest=True)
     read = await unless_gone(
         ctx.broker.groups.read(ctx.group, ctx.topic, wanted, default=default),
+        ctx.broker,
         ctx.request,
         waits=wanted.wait_ms > 0,
     )

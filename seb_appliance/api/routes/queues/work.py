@@ -163,7 +163,8 @@ async def take_records(ctx: RequestContext) -> object:
     asked: Take = ctx.body
     await authorize_queue(ctx, "work")
     queue = queue_of(ctx)
-    taken = await unless_gone(_taken(ctx, queue, asked), ctx.request, waits=asked.wait_ms > 0)
+    taking, waits = _taken(ctx, queue, asked), asked.wait_ms > 0
+    taken = await unless_gone(taking, ctx.broker, ctx.request, waits=waits)
     headers = list(TAKEN_HEADERS)
     parts = taken_parts(ctx.broker, queue, taken, asked.values)
     try:

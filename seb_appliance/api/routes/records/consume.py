@@ -204,6 +204,7 @@ async def _whole(
             part,
             most,
         ),
+        broker,
         request,
         waits=wanted.wait_ms > 0,
     )
@@ -296,6 +297,7 @@ async def consume(ctx: RequestContext) -> object:
         ctx.broker.read(ctx.topic, wanted)
         if key is None
         else ctx.broker.read_key(ctx.topic, wanted, key),
+        ctx.broker,
         ctx.request,
         waits=wanted.wait_ms > 0,
     )

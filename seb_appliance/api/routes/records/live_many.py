@@ -280,7 +280,7 @@ async def read_many(ctx: RequestContext) -> object:
     if answer_type(call, FORMATS) == FORMATS["sse"]:
         return LiveOfMany(ctx.broker, call)
     page = PageOfMany(ctx.broker, call, many_request(call))
-    await unless_gone(page.read(), ctx.request, waits=page.wait_ms > 0)
+    await unless_gone(page.read(), ctx.broker, ctx.request, waits=page.wait_ms > 0)
     return await page.answer()
 
 

@@ -168,9 +168,13 @@ async def encoded(broker: Broker, call: Call, headers: Headers, parts: Iterable[
     return Answer(200, headers, body, reservation=reservation)
 
 
-async def unless_gone(reading: Coroutine[Any, Any, T], request: AnyRequest, *, waits: bool) -> T:
+async def unless_gone(
+    reading: Coroutine[Any, Any, T], broker: Broker, request: AnyRequest, *, waits: bool
+) -> T:
     """The result of the read, if the API key is still valid afterwards. A waiting read ends when
-    the client leaves."""
+    the client leaves; it may be all that an idle appliance is asked, so it looks for a newer
+    writer."""
+    broker.look_for_newer_writer()
     if not waits:
         result = await reading
         look_again(request.scope)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from functools import partial
+from hashlib import blake2b
 from typing import Final
 
 from seb_appliance.broker.access.audit import Actor
@@ -32,17 +33,17 @@ def may_see(request: Request, name: str) -> bool:
 
 
 def uuid_of(server: Server, name: str) -> bytes:
-    """Of a topic that exists: another one for a topic that is created again."""
-    topic_id = server.broker.topics.get(name).topic_id
-    return _TOPIC_ID.pack(server.broker.bucket_id[:8], topic_id)
+    """Of a topic that exists: another one for a topic that is created again. A copy of the bucket
+    that goes back in time gives its new topics the ids of others, but not their times."""
+    topic = server.broker.topics.get(name)
+    said = server.broker.bucket_id + topic.created_us.to_bytes(8, "big")
+    return _TOPIC_ID.pack(blake2b(said, digest_size=8).digest(), topic.topic_id)
 
 
 def name_of(server: Server, uuid: bytes) -> str | None:
     """None: there is no topic with this id."""
-    bucket, topic_id = _TOPIC_ID.unpack(uuid)
-    if bucket != server.broker.bucket_id[:8]:
-        return None
-    return server.broker.topics.name_of(topic_id)
+    name = server.broker.topics.name_of(_TOPIC_ID.unpack(uuid)[1])
+    return name if name is not None and uuid_of(server, name) == uuid else None
 
 
 # --- Metadata ---

@@ -45,11 +45,15 @@ class Logs:
 
     async def start(self) -> None:
         """Raises SebError."""
-        for topic in self.routes.keyed:
-            await self.broker.topics.make_on_first_use(topic, THE_APPLIANCE)
+        await self.make()
         self.follower = await self.broker.follow_many(
             self.routes.is_log, OPERATOR, is_limited=False
         )
+
+    async def make(self) -> None:
+        """The topics that routes name, where they are missing: few clients may. Raises SebError."""
+        for topic in self.routes.keyed:
+            await self.broker.topics.make_on_first_use(topic, THE_APPLIANCE)
 
     def stop(self) -> None:
         self.follower.__exit__(None, None, None)

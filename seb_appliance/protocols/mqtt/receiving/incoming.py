@@ -139,6 +139,15 @@ class Incoming:
             return
         self._store(records, Pending(self, message))
 
+    async def store(self, records: dict[str, NewRecords], size_bytes: int) -> None:
+        """As the publisher does, also if somebody has deleted a topic that routes name. Raises
+        MqttError."""
+        try:
+            await self._logs.make()
+        except SebError as error:
+            raise MqttError(code_of(error), error.detail) from error
+        await self.publisher.store(records, size_bytes)
+
     def released(self, packet_id: int) -> None:
         """PUBREL."""
         if self.exactly_once.drop(packet_id) is not None:
@@ -192,7 +201,7 @@ class Incoming:
     async def _store_later(self, records: dict[str, NewRecords], pending: Pending) -> None:
         """No packet is taken meanwhile, so that the order stays."""
         try:
-            await self.publisher.store(records, pending.size_bytes)
+            await self.store(records, pending.size_bytes)
         except MqttError as error:
             self._storing = None
             self._not_stored(pending, error)

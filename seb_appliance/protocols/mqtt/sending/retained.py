@@ -10,15 +10,16 @@ import asyncio
 import contextlib
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import THE_APPLIANCE
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.shares import OPERATOR, Reservation
+from seb_appliance.broker.topics.topic import no_such_topic
 from seb_appliance.broker.values import NewRecords
-from seb_appliance.errors import SebError, TopicDiffersError
+from seb_appliance.errors import SebError, TopicDiffersError, TopicNotFoundError
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Publish, Subscription
@@ -26,6 +27,7 @@ from seb_appliance.protocols.mqtt.messages.reading import Row, Turns, read
 from seb_appliance.protocols.mqtt.messages.records import owned, owner_of, to_publish, topic_of
 from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing
 from seb_appliance.protocols.mqtt.sessions import Client
+from seb_appliance.tasks import in_slices
 
 _log = logging.getLogger(__name__)
 _SETTINGS: Final = TopicSettings(cleanup="compact", key_index="latest")
@@ -57,17 +59,13 @@ class Retained:
             "mqtt_lookups", mqtt_limits.RETAINED_BYTES_MAX, "bytes of lookups of retained messages"
         )
         self._root = _Level()
-        self._at = 0
+        self._topic_id = self._at = 0
         self._read = asyncio.Event()  # replaced after each read
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Raises SebError."""
-        with contextlib.suppress(TopicDiffersError):  # somebody has changed its settings
-            await self._broker.topics.create(self.topic, _SETTINGS, THE_APPLIANCE)
-        self._at = self._broker.topics.get(self.topic).log_start_offset
-        while self._at < self._end:
-            await self._take()
+        await self._begin()
         self._reading = asyncio.create_task(self._run(), name="mqtt retained")
 
     async def stop(self) -> None:
@@ -118,34 +116,74 @@ class Retained:
     @property
     def is_empty(self) -> bool:
         """Also of what was acknowledged and is not read yet."""
-        return not self.count and self._at >= self._end
+        return not (self.count or self._is_behind)
 
     # --- inside ---
 
     @property
-    def _end(self) -> int:
-        return self._broker.topics.get(self.topic).log_end_offset
+    def _is_behind(self) -> bool:
+        """Something was acknowledged that is not read yet."""
+        try:
+            found = self._broker.topics.get(self.topic)
+        except TopicNotFoundError:  # somebody has deleted it just now
+            return False
+        return found.topic_id != self._topic_id or self._at < found.log_end_offset
 
     async def _caught_up(self) -> None:
         """No older message than a subscriber may have got from the topic of all messages."""
-        while self._at < self._end:
+        while self._is_behind:
             await self._read.wait()
+
+    async def _begin(self) -> None:
+        """With all that the topic has; if it is missing, it is made. Raises SebError."""
+        with contextlib.suppress(TopicDiffersError):  # somebody has changed its settings
+            await self._broker.topics.create(self.topic, _SETTINGS, THE_APPLIANCE)
+        found = self._broker.topics.get(self.topic)
+        self._topic_id, self._at = found.topic_id, found.log_start_offset
+        while self._is_behind:
+            await self._take()
+        self._tell()
 
     async def _run(self) -> None:
         try:
+            while not await self._follow():
+                await self._forget()
+        except SebError as error:
+            _log.warning("retained MQTT messages are not followed any more: %s", error)
+
+    async def _follow(self) -> bool:
+        """Until the appliance stops; False once somebody has deleted the topic. Raises SebError."""
+        try:
+            if not self._topic_id:
+                await self._begin()
             with self._broker.follow(self.topic, OPERATOR) as follower:
-                while not follower.stopping:
+                while follower.topic_id == self._topic_id and not follower.stopping:
                     if follower.log_end_offset == self._at:
                         await follower.wait()
                     else:
                         await self._take()
-        except SebError as error:
-            _log.warning("retained MQTT messages are not followed any more: %s", error)
+                return follower.stopping
+        except TopicNotFoundError:
+            return False
+
+    async def _forget(self) -> None:
+        """What the deleted topic had: nothing of it is retained any more."""
+        levels, self._root, self.count = deque([self._root]), _Level(), 0
+        self._topic_id = 0
+        async for level in in_slices(_emptied(levels)):
+            if level.row is not None:
+                self._count_bytes(level.row, -1)
+                level.row = None
 
     async def _take(self) -> None:
+        if self._broker.topics.get(self.topic).topic_id != self._topic_id:
+            raise no_such_topic(self.topic)
         rows, self._at = await read(self._broker, self.topic, self._at)
         for row in rows:
             self._put(row)
+        self._tell()
+
+    def _tell(self) -> None:
         self._read.set()
         self._read = asyncio.Event()
 
@@ -213,6 +251,14 @@ class Retained:
             nodes, is_root = await _below(nodes, "+", is_root=is_root), False
             found += await _with_row(nodes)
         return found
+
+
+def _emptied(levels: deque[_Level]) -> Iterator[_Level]:
+    """All of them, and all below them."""
+    while levels:
+        level = levels.pop()
+        levels += (level.below or {}).values()
+        yield level
 
 
 async def _below(nodes: list[_Level], wanted: str, *, is_root: bool) -> list[_Level]:
