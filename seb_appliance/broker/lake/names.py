@@ -18,6 +18,8 @@ _ICEBERG: Final = re.compile(
     r"metadata/(?:v|snap-)?([0-9]+)(?:\.metadata\.json|\.avro|-m[0-9]+\.avro)"
 )
 
+# Also checkpoints in parts and compressed metadata, which we never print.
+_LATER: Final = re.compile(r"_delta_log/([0-9]{20})\.([^/]+)|metadata/v([0-9]+)\.[^/]+")
 _DATA: Final = re.compile(r"data/[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.parquet")
 
 
@@ -74,6 +76,24 @@ def names_in_use(table: LakeTable) -> Callable[[str], bool]:
         return name in used or (printed is not None and int(printed[1]) > head.number)
 
     return is_used
+
+
+def next_names(head: TableHead) -> list[str]:
+    """Of the metadata by which readers without a catalog would find a commit after the last one."""
+    named = {"delta": delta_name, "iceberg": metadata_name}
+    return [named[one](head.number + 1) for one in head.definition.formats]
+
+
+def misleads(name: str, number: int) -> bool:
+    """Whether the object of a name leads readers past commit `number`, the last one: metadata of a
+    later commit, or a checkpoint of this one, unless it is printed afterwards."""
+    found = _LATER.fullmatch(name)
+    if found is None:
+        return name == LAST_CHECKPOINT
+    if found[3] is not None:
+        return int(found[3]) > number
+    version = int(found[1]) + 1
+    return version > number or (version == number and found[2] != "json")
 
 
 def unused(listed: Iterable[str], used: Mapping[str, Callable[[str], bool]]) -> list[str]:

@@ -13,7 +13,9 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.lake.commits import TableCommits
 from seb_appliance.broker.lake.jobs import PrintJob, TableWriter, WriteJob
+from seb_appliance.broker.lake.names import misleads
 from seb_appliance.broker.lake.notes import CommitRefusedError
+from seb_appliance.broker.lake.table import TableHead
 from seb_appliance.broker.lake.tables import LakeTables
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.clock import Clock
@@ -122,6 +124,8 @@ class TableKeeper(Job):
         await self._confirm_in_force()
         self._commits.notes(head.table_id).looked_s = self._clock.monotonic_s()
         try:
+            if job.repair:
+                await self._remove_misleading(head)
             printed = await self.writer.print(job)
         except (SebError, OSError) as error:
             self._failed(head.table_id, str(error))
@@ -129,6 +133,13 @@ class TableKeeper(Job):
             self._commits.printed(job, printed.foreign)
             self._failpoints.reach("T9")
         return True
+
+    async def _remove_misleading(self, head: TableHead) -> None:
+        """What someone else wrote behind the last commit: readers who list would follow it."""
+        location = head.definition.location
+        keys = [key for key in await self._cleaner.list_tables() if key.startswith(location)]
+        later = [key for key in keys if misleads(key.removeprefix(location), head.number)]
+        await self._cleaner.delete_metadata(later)
 
     async def _append_next(self) -> bool:
         job = await self._commits.next_append(self._rests)
