@@ -17,6 +17,7 @@ from seb_appliance.broker.lake.names import misleads
 from seb_appliance.broker.lake.notes import CommitRefusedError
 from seb_appliance.broker.lake.table import TableHead
 from seb_appliance.broker.lake.tables import LakeTables
+from seb_appliance.broker.lake.turns import NextCommits
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, FencedError, SebError
@@ -63,6 +64,7 @@ class TableKeeper(Job):
         self.counters = TableCounters()
         self.doing = self.failure = ""
         self.writer = writer
+        self.next_commits = NextCommits(tables, commits)
         self._tables = tables
         self._commits = commits
         self._tidying = tidying
@@ -98,8 +100,7 @@ class TableKeeper(Job):
         done = (
             await self._print_next()
             or await self._commits.set_next()
-            or await self._append_next()
-            or await self._upkeep_next()
+            or await self._commit_next()
             or await self._look_next()
             or await self._condemn_strays()
         )
@@ -141,13 +142,15 @@ class TableKeeper(Job):
         later = [key for key in keys if misleads(key.removeprefix(location), head.number)]
         await self._cleaner.delete_metadata(later)
 
-    async def _append_next(self) -> bool:
-        job = await self._commits.next_append(self._rests)
-        return job is not None and await self._commit(job)
-
-    async def _upkeep_next(self) -> bool:
-        job = await self._commits.next_upkeep(self._rests)
-        return job is not None and await self._commit(job)
+    async def _commit_next(self) -> bool:
+        job = await self.next_commits.next_job(self._rests, self._failed)
+        if job is None:
+            return False
+        began_s = self._clock.monotonic_s()
+        try:
+            return await self._commit(job)
+        finally:
+            self.next_commits.had_turn(job, self._clock.monotonic_s() - began_s)
 
     async def _commit(self, job: WriteJob) -> bool:
         head = job.head
