@@ -34,10 +34,10 @@ def test_numbers_and_times_come_as_they_are() -> None:
         "TIMESTAMP_NS '2020-01-01 10:00:00.123456789', [1, 2]::INTEGER[2]"
     )
     assert isinstance(found, SqlRows), found
-    assert msgspec.json.decode(found.rows) == [
-        ["1.50", 2**64 - 1, [str(-(2**100))], "nan", "2020-01-01T04:30:00Z", {"1.5": None}]
-        + ["2020-01-01T10:00:00.123456789", [1, 2]]
-    ]
+    (row,) = msgspec.json.decode(found.rows)
+    assert row[:4] == ["1.50", 2**64 - 1, [str(-(2**100))], "nan"]
+    assert row[4:6] == ["2020-01-01T04:30:00Z", {"1.5": None}]
+    assert row[6:] == ["2020-01-01T10:00:00.123456789", [1, 2]]
 
 
 @pytest.mark.parametrize(

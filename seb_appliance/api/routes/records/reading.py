@@ -169,7 +169,7 @@ async def encoded(broker: Broker, call: Call, headers: Headers, parts: Iterable[
 
 
 async def unless_gone(reading: Coroutine[Any, Any, T], request: AnyRequest, *, waits: bool) -> T:
-    """The result of the read, if the API key is still valid afterwards. A waiting read ends when
+    """The result of the read, if the API key is still valid afterwards. One that `waits` ends when
     the client leaves."""
     if not waits:
         result = await reading
@@ -180,7 +180,7 @@ async def unless_gone(reading: Coroutine[Any, Any, T], request: AnyRequest, *, w
     try:
         await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise RequestTimeoutError("The client left before there was a record.")
+            raise RequestTimeoutError("The client left before there was an answer.")
         result = task.result()
         look_again(request.scope)
         return result
