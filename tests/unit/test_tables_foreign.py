@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from seb_appliance.broker.lake.names import LAST_CHECKPOINT, delta_name, metadata_name
+from seb_appliance.broker.lake.names import (
+    LAST_CHECKPOINT,
+    delta_name,
+    earlier_metadata,
+    metadata_name,
+)
+from seb_appliance.errors import ObjectMissingError
 from tests.unit.test_tables import ground, keys, look_after_an_hour
 
 CHECKPOINT = ".checkpoint.parquet"
@@ -40,6 +46,30 @@ async def test_a_repair_leaves_no_later_commit_of_someone_else(tmp_path: Path):
         await here.commit("c")
         assert (await here.show())["state"] == "live"
         assert [value for _, value in await here.rows()] == ["a", "b", "c"]
+
+
+async def test_a_repair_prints_anew_what_is_gone_of_earlier_commits(tmp_path: Path):
+    """VACUUM of Delta removes all metadata of Iceberg: no manifest named the files any more."""
+    async with ground(tmp_path) as here:
+        await here.make(table="iceberg,delta")
+        for value in "abc":
+            await here.commit(value)
+        for key in await keys(here):
+            if "/metadata/" in key:
+                await here.store.delete(key)
+        await here.commit("d")
+        with pytest.raises(ObjectMissingError):
+            await here.rows()
+        assert await here.repair() == 200
+        await here.settle()
+        assert [value for _, value in await here.rows()] == ["a", "b", "c", "d"]
+        head = here.seb.appliance.broker.tables.all()[0].head
+        needed = {name for name, _ in earlier_metadata(head)}
+        assert not [name for name in needed if name.startswith("metadata/")]
+        number = head.number
+        assert await here.repair() == 200
+        await here.settle()
+        assert here.seb.appliance.broker.tables.all()[0].head.number == number
 
 
 @pytest.mark.parametrize("name_of", [metadata_name, delta_name])

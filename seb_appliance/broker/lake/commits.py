@@ -66,7 +66,7 @@ _ROWS_AT_ONCE: Final = 500  # of the index, in one slice
 class TableCommits:
     """`place` is None where tables cannot be written. `foreign`: tables (by id) whose metadata in
     the bucket was written by someone else, with the key. `has_strays`: objects may lie below
-    `tables/` that nothing needs."""
+    `tables/` that nothing needs. `incomplete`: tables of which earlier metadata is gone."""
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class TableCommits:
     ) -> None:
         self.place: TablePlace | None = None
         self.foreign: dict[str, str] = {}
+        self.incomplete: set[str] = set()
         self.has_strays = True
         self._tables = catalog.tables
         self._catalog = catalog
@@ -263,7 +264,8 @@ class TableCommits:
         age_us, now_s = self._clock.age_us, self._clock.monotonic_s()
         notes = self.notes(table.head.table_id)
         # It looks at every file, which takes milliseconds where there are thousands.
-        seen = (table.head.number, settings, tuple(topic.runs))
+        is_incomplete = table.head.table_id in self.incomplete
+        seen = (table.head.number, settings, tuple(topic.runs), is_incomplete)
         if notes.kept_up == seen and now_s < notes.keep_up_s:
             return None
         files = by_offset(table)
@@ -276,8 +278,9 @@ class TableCommits:
             return self._job(table, settings, "replace", removed=small, is_merge=True)
         if table.head.is_unlisted:
             return self._job(table, settings, "replace")
-        if keeps_removed_for_long(table, age_us):
-            return replace(self._job(table, settings, "replace"), oldest=table.head.number + 1)
+        if is_incomplete or keeps_removed_for_long(table, age_us):
+            job = self._job(table, settings, "replace", is_whole=is_incomplete)
+            return replace(job, oldest=table.head.number + 1)
         notes.kept_up = seen
         notes.keep_up_s = now_s + limits.RETENTION_EVERY_S
         return None
@@ -306,11 +309,12 @@ class TableCommits:
         parts: tuple[Part, ...] = (),
         removed: list[LakeFile] | None = None,
         is_merge: bool = False,
+        is_whole: bool = False,
     ) -> WriteJob:
         assert settings.table_file_bytes is not None
         assert settings.table_snapshots is not None
         gone = removed or []
-        names = rewritten(table.head, gone)
+        names = rewritten(table.head, gone, is_whole=is_whole or table.head.is_unlisted)
         touched = [one for one in table.living() if one.manifest in names]
         gone_names = tuple(one.file.name for one in gone)
         return WriteJob(
@@ -340,6 +344,8 @@ class TableCommits:
         if encoded_bytes(event) > limits.SWITCH_BYTES_MAX:
             raise CommitRefusedError("the commit is too large for an entry")
         await self._add(event, job.head.number)
+        if event.op == "replace" and not job.merged:  # it printed the list of all files
+            self.incomplete.discard(event.table_id)
         if event.op == "append":
             self.lags.wait_from(table, began_s)
 

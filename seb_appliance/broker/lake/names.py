@@ -134,8 +134,9 @@ def earlier_metadata(head: TableHead) -> Iterator[tuple[str, int]]:
         for snapshot in head.snapshots:
             if since < snapshot.number < number:
                 yield list_name(snapshot.number), 0
+        oldest = head.snapshots[0].number if head.snapshots else 0
         for made, _ in head.times:
-            if head.iceberg_from <= made < number:
+            if max(head.iceberg_from, oldest) <= made < number:
                 yield metadata_name(made), 0
     if head.delta_from:
         begin = max(head.delta_from, number - number % CHECKPOINT_EVERY)

@@ -13,7 +13,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.lake.commits import TableCommits
 from seb_appliance.broker.lake.jobs import PrintJob, TableWriter, WriteJob
-from seb_appliance.broker.lake.names import misleads
+from seb_appliance.broker.lake.names import earlier_metadata, misleads
 from seb_appliance.broker.lake.notes import CommitRefusedError
 from seb_appliance.broker.lake.table import TableHead
 from seb_appliance.broker.lake.tables import LakeTables
@@ -126,7 +126,7 @@ class TableKeeper(Job):
         self._commits.notes(head.table_id).looked_s = self._clock.monotonic_s()
         try:
             if job.repair:
-                await self._remove_misleading(head)
+                await self._look_around(head)
             printed = await self.writer.print(job)
         except (SebError, OSError) as error:
             self._failed(head.table_id, str(error))
@@ -135,12 +135,17 @@ class TableKeeper(Job):
             self._failpoints.reach("T9")
         return True
 
-    async def _remove_misleading(self, head: TableHead) -> None:
-        """What someone else wrote behind the last commit: readers who list would follow it."""
+    async def _look_around(self, head: TableHead) -> None:
+        """Before a repair: remove what someone else wrote behind the last commit, which readers who
+        list would follow, and note what is gone of earlier commits."""
         location = head.definition.location
-        keys = [key for key in await self._cleaner.list_tables() if key.startswith(location)]
-        later = [key for key in keys if misleads(key.removeprefix(location), head.number)]
-        await self._cleaner.delete_metadata(later)
+        listed = await self._cleaner.list_tables()
+        names = {key.removeprefix(location) for key in listed if key.startswith(location)}
+        later = [name for name in names if misleads(name, head.number)]
+        await self._cleaner.delete_metadata([location + name for name in later])
+        needed = {name for name, _ in earlier_metadata(head) if name.startswith("metadata/")}
+        if not needed <= names:
+            self._commits.incomplete.add(head.table_id)
 
     async def _commit_next(self) -> bool:
         job = await self.next_commits.next_job(self._rests, self._failed)
