@@ -41,6 +41,11 @@ _TYPES: Final = {
     "binary": "BLOB",
     "headers": "MAP(VARCHAR, BLOB)",
 }
+_NESTED: Final = frozenset({"array", "list", "map", "struct", "union"})
+# What comes out of Arrow as another value than it was, or in DuckDB's own bytes.
+_NOT_SHOWN: Final = frozenset(
+    {"bignum", "bit", "time with time zone", "time_ns", "uhugeint", "variant"}
+)
 _ALLOWED: Final = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
 
 
@@ -153,7 +158,14 @@ class SqlDatabase:
 
     def _answer(self, job: SqlJob) -> SqlRows:
         found = self._connection.execute(self._only_statement(job.statement))
-        columns = [(str(one[0]), str(one[1])) for one in found.description or ()]
+        described = found.description or ()
+        for name, kind, *_ in described:
+            if not _is_shown(kind):
+                raise ValueError(
+                    f"Column {name} has the type {kind}, which has no form in the answer: cast it, "
+                    "to VARCHAR for example."
+                )
+        columns = [(str(one[0]), str(one[1])) for one in described]
         left = job.bytes_max - len(msgspec.json.encode(columns))
         if left < 0:
             raise ValueError(f"The names and types of the columns take {-left:,} bytes too many.")
@@ -199,6 +211,14 @@ def _of_files(table: SqlTable, files: SqlFiles) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def _is_shown(kind: Any) -> bool:
+    """`kind`: a type of DuckDB. A map is an object in the answer, whose names are its keys."""
+    if kind.id not in _NESTED:
+        return kind.id not in _NOT_SHOWN
+    parts = [part for _, part in kind.children if not isinstance(part, int)]  # an array's length
+    return all(map(_is_shown, parts)) and not (kind.id == "map" and parts[0].id in _NESTED)
 
 
 def _rows(found: duckdb.DuckDBPyConnection) -> Iterator[Sequence[Any]]:

@@ -11,6 +11,7 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.broker.lake.queries import SqlRows
 from tests.support.appliance import running_appliance
+from tests.support.raw_http import RawConnection
 from tests.support.sql_tables import TOPIC, Sql, ground
 
 
@@ -185,6 +186,36 @@ async def test_an_api_key_that_was_disabled_meanwhile_gets_no_rows(tmp_path: Pat
         held.set()
         answer = await asking
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
+
+
+async def test_a_statement_whose_client_has_left_is_ended(tmp_path: Path):
+    """Else the next one of this API key would wait for it, up to a minute."""
+    async with running_appliance(tmp_path / "data") as seb:
+        began, ended = asyncio.Event(), asyncio.Event()
+
+        class Slow:
+            async def run(self, _: Any) -> SqlRows:
+                began.set()
+                try:
+                    await asyncio.Event().wait()
+                finally:
+                    ended.set()
+                raise AssertionError
+
+        seb.appliance.broker.sql.runner = Slow()
+        body = b'{"sql":"SELECT 1","timeout_ms":60000}'
+        head = b"POST /v1/sql HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
+        connection = await RawConnection.open(seb.port)
+        await connection.send(
+            head % seb.admin_key.encode()
+            + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
+            + body
+        )
+        await began.wait()
+        await connection.close()
+        async with asyncio.timeout(10):
+            await ended.wait()
+        assert seb.appliance.broker.sql.outcomes["timeout"] == 0
 
 
 @pytest.mark.parametrize("wrong", [{"max_rows": 0}, {"max_rows": 10_001}, {"timeout_ms": 60_001}])

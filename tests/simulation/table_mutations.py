@@ -31,25 +31,25 @@ def table_commits_not_numbered() -> contextlib.AbstractContextManager[Any]:
 
 def table_goes_on_one_too_far() -> contextlib.AbstractContextManager[Any]:
     """A commit begins behind the end of the last one."""
-    append = TableCommits._append
+    append = TableCommits.append_of
 
     async def later(self: TableCommits, table: Any, topic: Any, settings: Any) -> Any:
         job = await append(self, table, topic, settings)
         return msgspec.structs.replace(job, first=min(job.first + 1, job.end - 1))
 
-    return mock.patch.object(TableCommits, "_append", later)
+    return mock.patch.object(TableCommits, "append_of", later)
 
 
 def table_begins_anew_at_each_commit() -> contextlib.AbstractContextManager[Any]:
     """What a commit before has added is added once more."""
-    append = TableCommits._append
+    append = TableCommits.append_of
 
     async def whole(self: TableCommits, table: Any, topic: Any, settings: Any) -> Any:
         parts, end = await self._parts(topic, topic.log_start_offset, topic.log_end_offset)
         job = await append(self, table, topic, settings)
         return msgspec.structs.replace(job, first=topic.log_start_offset, end=end, parts=parts)
 
-    return mock.patch.object(TableCommits, "_append", whole)
+    return mock.patch.object(TableCommits, "append_of", whole)
 
 
 def hint_stored_before_the_manifests() -> contextlib.AbstractContextManager[Any]:

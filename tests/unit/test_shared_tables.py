@@ -11,12 +11,13 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.api.routes.manage import tables
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Actor
-from seb_appliance.errors import BadRequestError
+from seb_appliance.broker.lake.turns import NextCommits, Turns
+from seb_appliance.errors import BadRequestError, CorruptObjectError
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.tasks import SLICE_S
 from tests.unit.test_slices import work_for
-from tests.unit.test_tables import ground
+from tests.unit.test_tables import Ground, ground
 
 
 async def test_topics_of_one_api_key_leave_room_for_tables_of_others(
@@ -117,3 +118,81 @@ async def test_a_list_of_many_tables_leaves_turns_for_others(
         beside.cancel()
         assert len(listed.json()["tables"]) == 20
         assert len(seen) > 10
+
+
+async def busy_tables(here: Ground) -> NextCommits:
+    """Of the API key g with three topics, and o with one. Each table has as many files as are
+    merged at once, and a record that waits: those of g for longer."""
+    broker = here.seb.appliance.broker
+    grants = (Grant(operation="manage"),)
+    greedy, other = [(await broker.access.create(name, grants))[0] for name in ("g", "o")]
+    for name, key in (("g1", greedy), ("g2", greedy), ("g3", greedy), ("o1", other)):
+        await broker.topics.create(name, TopicSettings(table="iceberg"), Actor.of_key(key))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(limits, "TABLE_MERGED_MIN", 1_000)
+        for _ in range(8):
+            await send_to_each(here)
+            await here.settle()
+    await send_to_each(here)
+    for age_s, table in enumerate(reversed(broker.tables.all())):
+        broker.table_commits.lags.wait_from(table, -float(age_s))
+        broker.table_commits.notes(table.head.table_id).kept_up = ()
+    return NextCommits(broker.tables, broker.table_commits)
+
+
+async def send_to_each(here: Ground) -> None:
+    for name in ("g1", "g2", "g3", "o1"):
+        sent = await here.seb.client.post(f"/v1/topics/{name}/records", content=b"x")
+        assert sent.status_code == 201, sent.text
+
+
+async def test_an_api_key_whose_commits_take_long_delays_others_by_one_of_these(tmp_path: Path):
+    async with ground(tmp_path) as here:
+        commits, seen = await busy_tables(here), []
+        for _ in range(6):
+            job = await commits.next_job(lambda _: False, print)
+            assert job is not None
+            seen.append((job.head.definition.name[0], job.op))
+            commits.had_turn(job, 20.0 if seen[-1][0] == "g" else 0.1)
+        assert seen[:3] == [("g", "append"), ("o", "append"), ("g", "replace")]
+        assert seen[3:] == [("o", "replace"), ("o", "append"), ("o", "replace")]
+
+
+async def test_new_records_that_always_wait_do_not_keep_files_from_being_merged(tmp_path: Path):
+    """Nor old ones from being removed."""
+    async with ground(tmp_path) as here:
+        commits, seen = await busy_tables(here), []
+        for _ in range(4):
+            job = await commits.next_job(lambda _: False, print)
+            assert job is not None
+            seen.append((job.head.definition.name[0], job.op))
+            commits.had_turn(job, 1.0)
+        assert sorted(seen) == [(who, op) for who in "go" for op in ("append", "replace")]
+
+
+def test_who_needed_no_turn_for_long_has_no_more_than_others_afterwards() -> None:
+    turns = Turns()
+    for _ in range(1_000):
+        turns.had(("busy", True), 1.0)
+    turns.had(("late", True), 1.0)
+    assert turns.place_s(("late", True)) == turns.place_s(("busy", True)) == 1_000.0
+
+
+async def test_a_table_whose_index_has_a_hole_does_not_stop_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async with ground(tmp_path) as here:
+        await busy_tables(here)
+        index = here.seb.appliance.broker.table_commits._index
+        rows_of = index.rows_of
+
+        async def with_a_hole(topic: Any, offset: int) -> Any:
+            if topic.name == "g1":
+                raise CorruptObjectError("the local index of topic 'g1' has a hole")
+            return await rows_of(topic, offset)
+
+        monkeypatch.setattr(index, "rows_of", with_a_hole)
+        await here.settle()
+        shown = {name: await here.show(name) for name in ("g1", "g2", "o1")}
+        assert [one["lag_records"] for one in shown.values()] == [1, 0, 0]
+        assert shown["g1"]["failure"].endswith("has a hole")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from math import inf
 from typing import Final
 
@@ -48,7 +47,6 @@ from seb_appliance.errors import (
     NotFoundError,
     OutcomeUnknownError,
     OverloadedError,
-    TopicNotFoundError,
 )
 from seb_appliance.formats.contents import encoded_bytes
 from seb_appliance.formats.lake.columns import columns_of
@@ -68,7 +66,7 @@ _ROWS_AT_ONCE: Final = 500  # of the index, in one slice
 class TableCommits:
     """`place` is None where tables cannot be written. `foreign`: tables (by id) whose metadata in
     the bucket was written by someone else, with the key. `has_strays`: objects may lie below
-    `tables/` that nothing needs."""
+    `tables/` that nothing needs. `incomplete`: tables of which earlier metadata is gone."""
 
     def __init__(
         self,
@@ -81,6 +79,7 @@ class TableCommits:
     ) -> None:
         self.place: TablePlace | None = None
         self.foreign: dict[str, str] = {}
+        self.incomplete: set[str] = set()
         self.has_strays = True
         self._tables = catalog.tables
         self._catalog = catalog
@@ -104,8 +103,7 @@ class TableCommits:
         """Make or change one table whose topic asks for it; False if all are as asked, or wait for
         room: whoever made the topics of tables leaves as much for others, as in `Shares`."""
         tables = {one.head.definition.topic_id: one for one in self._tables.all()}
-        owned = ((self._catalog.find_id(of), one.head.definition) for of, one in tables.items())
-        held = Counter(self._owner(topic or definition) for topic, definition in owned)
+        held = Counter(self.owner_of(one.head.definition) for one in tables.values())
         free_after = limits.TABLES_MAX - len(tables) - 1
         async for topic in in_slices(self._catalog.topics()):
             if topic.deleted or not topic.settings.table_formats:
@@ -122,6 +120,10 @@ class TableCommits:
                 await self._add(event, table.head.number if table else 0)
                 return True
         return False
+
+    def owner_of(self, definition: TableSet) -> str:
+        """Whose share the table takes."""
+        return self._owner(self._catalog.find_id(definition.topic_id) or definition)
 
     def _owner(self, of: Topic | TableSet) -> str:
         """Whose share its table takes; of admins and of who is gone, the operators'."""
@@ -211,33 +213,14 @@ class TableCommits:
                 found.append((table, topic, self._settings.effective(topic.settings)))
         return found
 
-    async def next_append(self, rests: Rests) -> WriteJob | None:
-        """The next commit of new records that is due: of the table that waits longest."""
-        due: list[tuple[float, LakeTable, Topic, TopicSettings]] = []
-        for table in self._tables.all():
-            self.lags.note(table)
-        for table, topic, settings in self.writable(rests):
-            self.lags.note(table)  # records may have come since
-            if self.lags.records(table) <= 0:
-                continue
-            is_due = self.lags.is_due(table, topic)
-            assert settings.table_file_bytes is not None
-            if len(table.files) >= limits.TABLE_FILES_MAX:
-                continue
-            if is_due or await self._bytes(topic, table) >= settings.table_file_bytes:
-                due.append((self.lags.since_s(table.head.table_id), table, topic, settings))
-        for _, table, topic, settings in sorted(due, key=lambda one: one[0]):
-            with suppress(TopicNotFoundError):  # deleted meanwhile
-                return await self._append(table, topic, settings)
-        return None
-
-    async def _bytes(self, topic: Topic, table: LakeTable) -> int:
+    async def waiting_bytes(self, table: LakeTable, topic: Topic) -> int:
+        """About how many are stored that the table does not have. Raises TopicNotFoundError,
+        CorruptObjectError."""
         offset = max(table.head.next_offset, topic.log_start_offset)
-        with suppress(TopicNotFoundError):
-            return await self._index.bytes_from(topic, offset)
-        return 0
+        return await self._index.bytes_from(topic, offset)
 
-    async def _append(self, table: LakeTable, topic: Topic, settings: TopicSettings) -> WriteJob:
+    async def append_of(self, table: LakeTable, topic: Topic, settings: TopicSettings) -> WriteJob:
+        """The next commit of new records. Raises TopicNotFoundError, CorruptObjectError."""
         first = max(table.head.next_offset, topic.log_start_offset)
         as_of = self._catalog.position.seq  # what changes from here on may be missed
         sections, most = limits.TABLE_JOB_SECTIONS, limits.TABLE_JOB_BYTES
@@ -272,30 +255,34 @@ class TableCommits:
             await asyncio.sleep(0)
         return tuple(parts), min(offset, until)
 
-    async def next_upkeep(self, rests: Rests) -> WriteJob | None:
-        """A commit that merges small files, or writes or removes old ones, if one is due."""
+    async def upkeep_of(
+        self, table: LakeTable, topic: Topic, settings: TopicSettings
+    ) -> WriteJob | None:
+        """A commit that merges small files, or writes or removes old ones, if one is due. Raises
+        TopicNotFoundError, CorruptObjectError."""
+        assert settings.table_file_bytes is not None
         age_us, now_s = self._clock.age_us, self._clock.monotonic_s()
-        for table, topic, settings in self.writable(rests):
-            assert settings.table_file_bytes is not None
-            notes = self.notes(table.head.table_id)
-            # It looks at every file, which takes milliseconds where there are thousands.
-            seen = (table.head.number, settings, tuple(topic.runs))
-            if notes.kept_up == seen and now_s < notes.keep_up_s:
-                continue
-            files = by_offset(table)
-            if old := expired(files, settings.table_retention_ms, age_us):
-                return self._job(table, settings, "delete", removed=old)
-            rebuild = settings.table_rebuild is True
-            if one := stale(files, topic, table.head.schema, rebuild=rebuild):
-                return await self._anew(table, topic, settings, one)
-            if small := to_merge(files, settings.table_file_bytes, age_us, notes.unmerged):
-                return self._job(table, settings, "replace", removed=small, is_merge=True)
-            if table.head.is_unlisted:
-                return self._job(table, settings, "replace")
-            if keeps_removed_for_long(table, age_us):
-                return replace(self._job(table, settings, "replace"), oldest=table.head.number + 1)
-            notes.kept_up = seen
-            notes.keep_up_s = now_s + limits.RETENTION_EVERY_S
+        notes = self.notes(table.head.table_id)
+        # It looks at every file, which takes milliseconds where there are thousands.
+        is_incomplete = table.head.table_id in self.incomplete
+        seen = (table.head.number, settings, tuple(topic.runs), is_incomplete)
+        if notes.kept_up == seen and now_s < notes.keep_up_s:
+            return None
+        files = by_offset(table)
+        if old := expired(files, settings.table_retention_ms, age_us):
+            return self._job(table, settings, "delete", removed=old)
+        rebuild = settings.table_rebuild is True
+        if one := stale(files, topic, table.head.schema, rebuild=rebuild):
+            return await self._anew(table, topic, settings, one)
+        if small := to_merge(files, settings.table_file_bytes, age_us, notes.unmerged):
+            return self._job(table, settings, "replace", removed=small, is_merge=True)
+        if table.head.is_unlisted:
+            return self._job(table, settings, "replace")
+        if is_incomplete or keeps_removed_for_long(table, age_us):
+            job = self._job(table, settings, "replace", is_whole=is_incomplete)
+            return replace(job, oldest=table.head.number + 1)
+        notes.kept_up = seen
+        notes.keep_up_s = now_s + limits.RETENTION_EVERY_S
         return None
 
     async def _anew(
@@ -303,10 +290,7 @@ class TableCommits:
     ) -> WriteJob | None:
         first, end = old.file.first_offset, old.file.last_offset + 1
         as_of = self._catalog.position.seq
-        try:
-            parts, _ = await self._parts(topic, first, end)
-        except TopicNotFoundError:  # deleted meanwhile
-            return None
+        parts, _ = await self._parts(topic, first, end)
         if topic.log_start_offset > first:  # trimmed meanwhile: the table alone has these rows
             return None
         return self._job(
@@ -325,11 +309,12 @@ class TableCommits:
         parts: tuple[Part, ...] = (),
         removed: list[LakeFile] | None = None,
         is_merge: bool = False,
+        is_whole: bool = False,
     ) -> WriteJob:
         assert settings.table_file_bytes is not None
         assert settings.table_snapshots is not None
         gone = removed or []
-        names = rewritten(table.head, gone)
+        names = rewritten(table.head, gone, is_whole=is_whole or table.head.is_unlisted)
         touched = [one for one in table.living() if one.manifest in names]
         gone_names = tuple(one.file.name for one in gone)
         return WriteJob(
@@ -359,6 +344,8 @@ class TableCommits:
         if encoded_bytes(event) > limits.SWITCH_BYTES_MAX:
             raise CommitRefusedError("the commit is too large for an entry")
         await self._add(event, job.head.number)
+        if event.op == "replace" and not job.merged:  # it printed the list of all files
+            self.incomplete.discard(event.table_id)
         if event.op == "append":
             self.lags.wait_from(table, began_s)
 

@@ -90,9 +90,11 @@ def keeps_removed_for_long(table: LakeTable, age_us: AgeUs) -> bool:
     return bool(made) and age_us(made * 1_000) > limits.TABLE_REMOVED_MS_MAX * 1_000
 
 
-def rewritten(head: TableHead, removed: Iterable[LakeFile]) -> tuple[ManifestName, ...]:
+def rewritten(
+    head: TableHead, removed: Iterable[LakeFile], *, is_whole: bool = False
+) -> tuple[ManifestName, ...]:
     """The manifests that the next commit writes anew: those of the files that it removes, and the
-    small ones once there are many."""
+    small ones once there are many; all of them if `is_whole`."""
     names = {one.manifest for one in removed}
     if len(head.manifests) >= limits.TABLE_MANIFESTS_MAX:
         room = MANIFEST_FILES_MAX
@@ -100,7 +102,7 @@ def rewritten(head: TableHead, removed: Iterable[LakeFile]) -> tuple[ManifestNam
             room -= manifest.living_files
             if room >= 0:
                 names.add(manifest.name)
-    if head.is_unlisted:
+    if is_whole:
         names.update(manifest.name for manifest in head.manifests)
     return tuple(sorted(names))
 

@@ -18,6 +18,8 @@ _ICEBERG: Final = re.compile(
     r"metadata/(?:v|snap-)?([0-9]+)(?:\.metadata\.json|\.avro|-m[0-9]+\.avro)"
 )
 
+# Also checkpoints in parts and compressed metadata, which we never print.
+_LATER: Final = re.compile(r"_delta_log/([0-9]{20})\.([^/]+)|metadata/v([0-9]+)\.[^/]+")
 _DATA: Final = re.compile(r"data/[0-9]{20}-[0-9]{20}-[0-9a-f]{16}\.parquet")
 
 
@@ -76,6 +78,24 @@ def names_in_use(table: LakeTable) -> Callable[[str], bool]:
     return is_used
 
 
+def next_names(head: TableHead) -> list[str]:
+    """Of the metadata by which readers without a catalog would find a commit after the last one."""
+    named = {"delta": delta_name, "iceberg": metadata_name}
+    return [named[one](head.number + 1) for one in head.definition.formats]
+
+
+def misleads(name: str, number: int) -> bool:
+    """Whether the object of a name leads readers past commit `number`, the last one: metadata of a
+    later commit, or a checkpoint of this one, unless it is printed afterwards."""
+    found = _LATER.fullmatch(name)
+    if found is None:
+        return name == LAST_CHECKPOINT
+    if found[3] is not None:
+        return int(found[3]) > number
+    version = int(found[1]) + 1
+    return version > number or (version == number and found[2] != "json")
+
+
 def unused(listed: Iterable[str], used: Mapping[str, Callable[[str], bool]]) -> list[str]:
     """Of the keys below locations those that no table needs. `used`: the names that are in use, by
     location. Another location was a table's if all names below it are such as we give; what
@@ -114,8 +134,9 @@ def earlier_metadata(head: TableHead) -> Iterator[tuple[str, int]]:
         for snapshot in head.snapshots:
             if since < snapshot.number < number:
                 yield list_name(snapshot.number), 0
+        oldest = head.snapshots[0].number if head.snapshots else 0
         for made, _ in head.times:
-            if head.iceberg_from <= made < number:
+            if max(head.iceberg_from, oldest) <= made < number:
                 yield metadata_name(made), 0
     if head.delta_from:
         begin = max(head.delta_from, number - number % CHECKPOINT_EVERY)

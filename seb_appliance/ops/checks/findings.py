@@ -29,6 +29,10 @@ _TABLE_FILE: Final = (
     "Restore this object from a copy of the bucket. While the log has these offsets, a new table "
     "has them, too: set table=none, run seb tables drop, and set table again."
 )
+_TABLE_METADATA: Final = (
+    "seb tables repair prints Iceberg's anew, without older snapshots. For Delta's, set the "
+    "setting table to iceberg, and back."
+)
 _TELL_US: Final = "Keep a copy of the bucket, stop the tidier (--tidier off), and report this bug."
 
 CODES: Final[dict[str, tuple[Severity, str]]] = {
@@ -47,7 +51,7 @@ CODES: Final[dict[str, tuple[Severity, str]]] = {
     "snapshot_differs": ("damage", _TELL_US),
     "table_file_missing": ("damage", _TABLE_FILE),
     "table_file_damaged": ("damage", _TABLE_FILE),
-    "table_metadata_missing": ("damage", _RESTORE),
+    "table_metadata_missing": ("damage", _TABLE_METADATA),
     "table_metadata_differs": (
         "leftover",
         "The next commit, the next start, or seb tables repair prints it again.",

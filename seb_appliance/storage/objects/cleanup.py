@@ -55,6 +55,11 @@ class BucketCleaner:
         assert all(layout.may_be_deleted(key) for key in keys), keys
         await self._delete(keys)
 
+    async def delete_metadata(self, keys: Sequence[str]) -> None:
+        """Delete metadata of a lake table that someone else wrote: no grace time is for that."""
+        assert all(map(layout.is_of_table, keys)), keys
+        await self._delete(keys)
+
     async def delete_entries(self, tidied_seq: int, writers: Sequence[EntryRef], most: int) -> int:
         """Delete at most `most` entries of our own chain up to `tidied_seq`, above which something
         may be in force; how many there were. `writers`: each writer's first entry, oldest first."""

@@ -31,6 +31,7 @@ from seb_appliance.formats.operations import StoredSection
 BATCH_RECORDS: Final = 10_000
 # Of values; a request may have 16 MiB, and one record may be as large.
 BATCH_BYTES: Final = 4 * 1024 * 1024
+BESIDE_BYTES: Final = 8 * 1024 * 1024  # of record keys and headers
 
 # The appliance keeps what a client made as it came: so it is compressed here, where that pays.
 ZSTD_LEVEL: Final = 1
@@ -76,10 +77,9 @@ def record_batches(
 ) -> Iterator[tuple[bytes, int]]:
     """Record batches in the order of the rows, and a checksum of what the rows say. Records without
     a timestamp get `now_us`, and no timestamp of their batch is in its checksum."""
-    values = _bytes_of(batch.column("value"))
     at = 0
     while at < batch.num_rows:
-        count = _fits(values, at, min(BATCH_RECORDS, batch.num_rows - at))
+        count = _fits(rows, batch.slice(at, BATCH_RECORDS))
         part = batch.slice(at, count)
         plain = formats.encode(_columns(rows, part, now_us), base_offset=0, created_us=0)
         skipped = formats.HEADER_BYTES + (0 if _are_timed(rows, part) else 8 * count)
@@ -101,17 +101,31 @@ def _bytes_of(column: pa.Array) -> pa.Array:
     return column if pa.types.is_binary(column.type) else column.cast(pa.binary())
 
 
-def _fits(values: pa.Array, at: int, most: int) -> int:
-    """How many rows from `at` on go into one request."""
-    part = values.slice(at, most)
-    if part.nbytes <= BATCH_BYTES:
-        return most
+def _fits(rows: RowSchema, part: pa.RecordBatch) -> int:
+    """How many of these rows go into one record batch."""
+    part = part.slice(0, _within(part.num_rows, [part.column("value")], BATCH_BYTES))
+    beside = [part.column(name) for name in ("key", "headers") if name in rows.names]
+    return _within(part.num_rows, beside, BESIDE_BYTES)
+
+
+def _within(count: int, columns: list[pa.Array], most: int) -> int:
+    """How many of `count` rows, but one at least, have at most so many bytes in these columns."""
+    if sum(column.nbytes for column in columns) <= most:
+        return count
     total = 0
-    for i, length in enumerate(pc.fill_null(pc.binary_length(part), 0).to_pylist()):
-        total += length
-        if total > BATCH_BYTES:
+    for i, lengths in enumerate(zip(*map(_lengths, columns), strict=True)):
+        total += sum(lengths)
+        if total > most:
             return max(1, i)
-    return most
+    return count
+
+
+def _lengths(column: pa.Array) -> list[int]:
+    """Of each row, in bytes."""
+    if not pa.types.is_nested(column.type):
+        found: list[int] = pc.fill_null(pc.binary_length(column), 0).to_pylist()
+        return found
+    return [len(item) for item in _packed_rows(column)]
 
 
 def _columns(rows: RowSchema, part: pa.RecordBatch, now_us: int) -> Columns:
@@ -152,7 +166,13 @@ def _binary(column: pa.Array) -> BinaryColumn:
 
 
 def _packed(column: pa.Array) -> BinaryColumn | None:
-    """Headers as they are stored, nothing for none. A null of a map is left out."""
+    """Headers as they are stored, nothing for none."""
+    packed = _packed_rows(column)
+    return BinaryColumn.of(packed) if any(packed) else None
+
+
+def _packed_rows(column: pa.Array) -> list[bytes]:
+    """A null of a map is left out."""
     is_map = pa.types.is_map(column.type)
     packed = []
     for row in column.to_pylist():
@@ -164,7 +184,7 @@ def _packed(column: pa.Array) -> BinaryColumn | None:
                 if value is not None or not is_map
             )
         )
-    return BinaryColumn.of(packed) if any(packed) else None
+    return packed
 
 
 # Of a batch, inflated: it is unpacked whole for the one record that is asked for.

@@ -315,6 +315,7 @@ def next_end(
             raise TopicChangedError(
                 f"topic {topic!r} was deleted (and perhaps created again) since the checkpoint"
             )
+        checked_start(log, at["offset"], fail_on_data_loss=False)  # else it waits, and then skips
         end[topic] = {**at, "offset": at["offset"] + shares.get(topic, 0)}
     for topic, log in topics.items():
         if topic not in start:  # new: this batch notes where it begins, the next one reads

@@ -79,7 +79,7 @@ DAMAGE: list[tuple[str, str, int, Callable[[Path], None]]] = [
     ("table_metadata_differs", "metadata/snap-*.avro", -1, flipped),
     ("table_foreign", "_delta_log/*.json", -1, changed),
     ("table_metadata_missing", "metadata/snap-*.avro", 0, Path.unlink),
-    ("table_metadata_missing", "metadata/v*.metadata.json", 0, Path.unlink),
+    ("table_metadata_missing", "metadata/v*.metadata.json", -2, Path.unlink),
     ("table_metadata_missing", "_delta_log/*.json", -2, Path.unlink),
     ("table_metadata_missing", "metadata/*-m0.avro", -2, changed),
 ]

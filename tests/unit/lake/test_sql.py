@@ -6,6 +6,9 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import msgspec
+import pytest
+
 from seb_appliance import limits
 from seb_appliance.broker.lake.queries import SqlJob, SqlRows
 from seb_appliance.lake.sql import SqlDatabase
@@ -22,6 +25,40 @@ def test_rows_come_as_json() -> None:
     assert isinstance(found, SqlRows)
     assert found.rows == b"[" + b",".join(b'[%d,null,"\xc3\xa9"]' % i for i in range(10)) + b"]"
     assert found.is_cut
+
+
+def test_numbers_and_times_come_as_they_are() -> None:
+    found = answer(
+        "SELECT 1.50::DECIMAL(9, 2), 18446744073709551615::UBIGINT, [-(1::HUGEINT << 100)], "
+        "'NaN'::DOUBLE, TIMESTAMPTZ '2020-01-01 10:00:00+05:30', MAP {1.5: NULL}, "
+        "TIMESTAMP_NS '2020-01-01 10:00:00.123456789', [1, 2]::INTEGER[2]"
+    )
+    assert isinstance(found, SqlRows), found
+    (row,) = msgspec.json.decode(found.rows)
+    assert row[:4] == ["1.50", 2**64 - 1, [str(-(2**100))], "nan"]
+    assert row[4:6] == ["2020-01-01T04:30:00Z", {"1.5": None}]
+    assert row[6:] == ["2020-01-01T10:00:00.123456789", [1, 2]]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "340282366920938463463374607431768211455::UHUGEINT",  # was -1
+        "'10:11:12+05:30'::TIMETZ",  # was 10:11:12
+        "TIME_NS '10:11:12.123456789'",
+        "'101'::BIT",
+        "123456789012345678901234567890123456789012::BIGNUM",
+        "5::VARIANT",
+        "[{'a': union_value(n := 1::UHUGEINT)}]",
+        "MAP {[1]: 2}",
+        "[MAP {{'a': 1}: 2}]",
+    ],
+)
+def test_a_value_that_would_come_as_another_one_is_refused(value: str) -> None:
+    found = answer(f"SELECT {value} AS found")
+    assert isinstance(found, str)
+    assert found.startswith("Column found has the type "), found
+    assert isinstance(answer(f"SELECT ({value})::VARCHAR AS found"), SqlRows)
 
 
 def test_names_and_types_of_columns_count_as_bytes_of_the_answer() -> None:

@@ -78,6 +78,15 @@ def test_a_topic_that_went_away_ends_a_stream(topics) -> None:
         next_end({"a": at(5)}, topics, None, None)
 
 
+def test_a_log_that_ends_before_the_checkpoint_ends_a_stream() -> None:
+    """After a restore to an earlier time. Once the log is long enough again, what was appended up
+    to there would never be read."""
+    topics = {"a": TopicLog("a", 1, 0, 100)}
+    for target in (None, {"a": at(100)}):
+        with pytest.raises(TopicChangedError, match="beyond the log end 100"):
+            next_end({"a": at(101)}, topics, target, None)
+
+
 class Reader(SebStreamReader):
     """Of one topic, without an appliance. Pitfall 18: Spark may ask for an end without a start."""
 

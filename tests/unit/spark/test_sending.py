@@ -150,6 +150,23 @@ def test_fewer_rows_than_the_time_before_are_an_error(sent) -> None:
         append(appliance, rows[:sent])
 
 
+@pytest.mark.parametrize("name", ["key", "value", "headers"])
+def test_no_record_batch_is_larger_than_a_request_may_be(name: str) -> None:
+    """So a job with 10,000 record keys of 2 KB was refused (413), whoever ran it again."""
+    items: list[object] = [b"x" * 2_000] * 12_000
+    headers = pa.array([[("h", item)] for item in items], pa.map_(pa.string(), pa.binary()))
+    columns = {"value": pa.array([b"v"] * len(items), pa.binary())}
+    columns[name] = headers if name == "headers" else pa.array(items, pa.binary())
+    rows = RowSchema(frozenset(columns))
+    batches = [
+        batch.read_header(made)
+        for made, _ in record_batches(rows, pa.RecordBatch.from_pydict(columns), 0)
+    ]
+    assert sum(header.count for header in batches) == len(items)
+    assert all(header.inflated_bytes < sending.REQUEST_BYTES for header in batches)
+    assert len(batches) < 8
+
+
 def test_a_checksum_is_of_what_rows_say_and_not_of_when_they_came() -> None:
     def checksum(rows: list[tuple], names: list[str], now_us: int) -> int:
         schema = StructType([StructField(name, KINDS[name]()) for name in names])

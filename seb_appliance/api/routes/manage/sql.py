@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from seb_appliance import limits
+from seb_appliance.api.routes.records.reading import unless_gone
 from seb_appliance.api.routes.route import RequestContext, json_body, json_reply, route
-from seb_appliance.api.server.auth import look_again
 from seb_appliance.errors import (
     BadRequestError,
     OverloadedError,
@@ -90,14 +90,14 @@ async def query_sql(ctx: RequestContext) -> object:
     ):
         if not 0 < given <= most:
             raise BadRequestError(f"{name} must be 1 to {most:,} (of sql: bytes).")
-    found = await ctx.broker.sql.query(
+    query = ctx.broker.sql.query(
         ctx.call.owner,
         asked.sql,
         lambda topic: ctx.broker.may(key, "consume", topic),
         rows_max=asked.max_rows,
         timeout_s=asked.timeout_ms / 1_000,
     )
-    look_again(ctx.request.scope)  # it has waited, and ran for long
+    found = await unless_gone(query, ctx.broker, ctx.request, waits=True)  # it may wait, and run for long
     return SqlOut(
         [SqlColumnOut(*one) for one in found.result.columns],
         msgspec.Raw(found.result.rows),  # type: ignore[arg-type]  # encoded by its process

@@ -171,8 +171,8 @@ async def encoded(broker: Broker, call: Call, headers: Headers, parts: Iterable[
 async def unless_gone(
     reading: Coroutine[Any, Any, T], broker: Broker, request: AnyRequest, *, waits: bool
 ) -> T:
-    """The result of the read, if the API key is still valid afterwards. A waiting read ends when
-    the client leaves; it may be all that an idle appliance is asked, so it looks for a newer
+    """The result of the read, if the API key is still valid afterwards. One that `waits` ends
+    when the client leaves. It may be all that an idle appliance is asked, so it looks for a newer
     writer."""
     broker.look_for_newer_writer()
     if not waits:
@@ -184,7 +184,7 @@ async def unless_gone(
     try:
         await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
-            raise RequestTimeoutError("The client left before there was a record.")
+            raise RequestTimeoutError("The client left before there was an answer.")
         result = task.result()
         look_again(request.scope)
         return result

@@ -13,8 +13,11 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.lake.commits import TableCommits
 from seb_appliance.broker.lake.jobs import PrintJob, TableWriter, WriteJob
+from seb_appliance.broker.lake.names import earlier_metadata, misleads
 from seb_appliance.broker.lake.notes import CommitRefusedError
+from seb_appliance.broker.lake.table import TableHead
 from seb_appliance.broker.lake.tables import LakeTables
+from seb_appliance.broker.lake.turns import NextCommits
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, FencedError, SebError
@@ -61,6 +64,7 @@ class TableKeeper(Job):
         self.counters = TableCounters()
         self.doing = self.failure = ""
         self.writer = writer
+        self.next_commits = NextCommits(tables, commits)
         self._tables = tables
         self._commits = commits
         self._tidying = tidying
@@ -96,8 +100,7 @@ class TableKeeper(Job):
         done = (
             await self._print_next()
             or await self._commits.set_next()
-            or await self._append_next()
-            or await self._upkeep_next()
+            or await self._commit_next()
             or await self._look_next()
             or await self._condemn_strays()
         )
@@ -122,6 +125,8 @@ class TableKeeper(Job):
         await self._confirm_in_force()
         self._commits.notes(head.table_id).looked_s = self._clock.monotonic_s()
         try:
+            if job.repair:
+                await self._look_around(head)
             printed = await self.writer.print(job)
         except (SebError, OSError) as error:
             self._failed(head.table_id, str(error))
@@ -130,13 +135,27 @@ class TableKeeper(Job):
             self._failpoints.reach("T9")
         return True
 
-    async def _append_next(self) -> bool:
-        job = await self._commits.next_append(self._rests)
-        return job is not None and await self._commit(job)
+    async def _look_around(self, head: TableHead) -> None:
+        """Before a repair: remove what someone else wrote behind the last commit, which readers who
+        list would follow, and note what is gone of earlier commits."""
+        location = head.definition.location
+        listed = await self._cleaner.list_tables()
+        names = {key.removeprefix(location) for key in listed if key.startswith(location)}
+        later = [name for name in names if misleads(name, head.number)]
+        await self._cleaner.delete_metadata([location + name for name in later])
+        needed = {name for name, _ in earlier_metadata(head) if name.startswith("metadata/")}
+        if not needed <= names:
+            self._commits.incomplete.add(head.table_id)
 
-    async def _upkeep_next(self) -> bool:
-        job = await self._commits.next_upkeep(self._rests)
-        return job is not None and await self._commit(job)
+    async def _commit_next(self) -> bool:
+        job = await self.next_commits.next_job(self._rests, self._failed)
+        if job is None:
+            return False
+        began_s = self._clock.monotonic_s()
+        try:
+            return await self._commit(job)
+        finally:
+            self.next_commits.had_turn(job, self._clock.monotonic_s() - began_s)
 
     async def _commit(self, job: WriteJob) -> bool:
         head = job.head

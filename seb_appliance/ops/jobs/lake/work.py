@@ -27,8 +27,8 @@ from seb_appliance.broker.lake.jobs import (
     WriteJob,
     Written,
 )
-from seb_appliance.broker.lake.names import data_name
-from seb_appliance.broker.lake.table import LakeTable
+from seb_appliance.broker.lake.names import data_name, next_names
+from seb_appliance.broker.lake.table import LakeTable, TableHead
 from seb_appliance.broker.upkeep.rewrite_jobs import Asked
 from seb_appliance.errors import ObjectExistsError, ObjectMissingError, StoreUncertainError
 from seb_appliance.failpoints import Failpoints
@@ -204,12 +204,21 @@ class TableWork:
         """See `TableWriter`."""
         objects = await asyncio.to_thread(self._formats.objects, job)
         if job.is_first and await self._are_stored(objects[-_LOOKED_AT:]):
-            return Printed()
+            return Printed(foreign=await self._later(job.head))
         for i, one in enumerate(objects):
             if not await self._store_printed(one, repair=job.repair):
                 return Printed(foreign=one.key)
             self._failpoints.reach(f"T{min(3 + i, 8)}")
         return Printed(objects=len(objects))
+
+    async def _later(self, head: TableHead) -> str:
+        """What someone else wrote as the next commit, "" for nothing: the next one of ours would
+        find it, but a topic may be idle for long."""
+        for name in next_names(head):
+            with suppress(ObjectMissingError):
+                await self._store.head(head.key_of(name))
+                return head.key_of(name)
+        return ""
 
     async def _are_stored(self, objects: Sequence[PrintedObject]) -> bool:
         async def is_stored(one: PrintedObject) -> bool:
