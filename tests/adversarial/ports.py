@@ -63,6 +63,11 @@ def mqtt_attacks(key: str) -> Iterator[tuple[str, bytes]]:
         "a thousand filters of all topics",
         greeting + codec.packet(codec.SUBSCRIBE, b"\0\1\0" + wide * most, 2),
     )
+    none = b"".join(codec.text(f"z/{i}/+") + b"\1" for i in range(60))
+    yield (
+        "all topics behind filters of none",
+        greeting + codec.packet(codec.SUBSCRIBE, b"\0\1\0" + none + codec.text("#") + b"\1", 2),
+    )
     yield "filters of 64 KiB", greeting + codec.packet(codec.SUBSCRIBE, b"\0\1\0" + deep * 15, 2)
     small = codec.text("a") + b"\1"
     yield (
