@@ -7,6 +7,7 @@ import contextlib
 import struct
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 from seb_appliance import limits
@@ -17,6 +18,7 @@ from seb_appliance.protocols.syslog import limits as syslog_limits
 from tests.support.kafka_client import NAMED as APIS
 from tests.support.kafka_client import framed, head, request
 from tests.support.mqtt_packets import connect
+from tests.unit.protocols.kafka.record_sets import Sent, made
 
 ROUTED: Final = 900  # topics of MQTT, by the route `r/#=*`
 _READ: Final = 256 * limits.KIB  # what the event loop reads at once, at most
@@ -61,6 +63,11 @@ def mqtt_attacks(key: str) -> Iterator[tuple[str, bytes]]:
         "a thousand filters of all topics",
         greeting + codec.packet(codec.SUBSCRIBE, b"\0\1\0" + wide * most, 2),
     )
+    none = b"".join(codec.text(f"z/{i}/+") + b"\1" for i in range(60))
+    yield (
+        "all topics behind filters of none",
+        greeting + codec.packet(codec.SUBSCRIBE, b"\0\1\0" + none + codec.text("#") + b"\1", 2),
+    )
     yield "filters of 64 KiB", greeting + codec.packet(codec.SUBSCRIBE, b"\0\1\0" + deep * 15, 2)
     small = codec.text("a") + b"\1"
     yield (
@@ -103,6 +110,12 @@ def http_attacks() -> Iterator[tuple[str, bytes]]:
     yield "empty lines before a request", b"\r\n" * _READ
 
 
+@cache
+def _small(count: int, codec_of: int) -> bytes:
+    """Records of nothing: 64 KB, or 256 KB once they are inflated."""
+    return made(*[Sent(b"")] * count, codec=codec_of)
+
+
 def kafka_attacks(key: str) -> Iterator[tuple[str, bytes]]:
     login = request("SaslHandshake", 1, mechanism="PLAIN")
     login += request("SaslAuthenticate", 2, auth_bytes=b"\0user\0" + key.encode())
@@ -114,6 +127,11 @@ def kafka_attacks(key: str) -> Iterator[tuple[str, bytes]]:
     long = head(api, 1) + struct.pack(">i", 2**31 - 1)
     yield "an array that says two thousand million", login + framed(long + bytes(1 << 19))
     yield "requests without a key", request("ApiVersions", 0) * 20_000
+    for name, count, codec_of in (("small records", 7_000, 0), ("small packed ones", 28_000, 1)):
+        parts = [{"index": 0, "records": _small(count, codec_of)}] * 31
+        topics = [{"name": "r.1.a", "partition_data": parts}]
+        given = {"transactional_id": None, "acks": 1, "timeout_ms": 5_000, "topic_data": topics}
+        yield f"{name} for 31 partitions", login + request("Produce", **given)
 
 
 def syslog_attacks() -> Iterator[tuple[str, bytes]]:

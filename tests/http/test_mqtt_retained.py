@@ -115,15 +115,35 @@ async def test_retained_messages_are_bounded(running, monkeypatch):
         assert (await client.packet())[1][-1] == Code.QUOTA
 
 
+async def test_the_levels_of_retained_messages_count_until_they_are_gone(running):
+    """A message of one byte has a level in memory for each word of its topic, unless another
+    message has it already."""
+    room, levels = running[1].retained._room, ["deep", *["a"] * 30]
+    before = room.used
+    async with connected(running) as client:
+        await client.stores("/".join([*levels, "1"]), b"x", retain=True)
+        first = room.used - before
+        await client.stores("/".join([*levels, "2"]), b"x", retain=True)
+        second = room.used - before - first
+        assert first - second == 31 * 256
+        await client.stores("/".join([*levels, "1"]), b"", retain=True)
+        await client.stores("deep", b"", retain=True)
+        await found(running, "deep/#")
+        assert room.used - before == first
+        await client.stores("/".join([*levels, "2"]), b"", retain=True)
+    assert await found(running, "deep/#") == {}
+    assert room.used == before
+
+
 async def test_what_others_store_as_retained_messages_is_bounded(running, monkeypatch):
     """By HTTP nothing is refused for want of room: what there is none for is not retained."""
     retained = running[1].retained
     refusals = retained._room.refusals
-    monkeypatch.setattr(retained._room, "limit", retained._room.used + 5_000)
+    monkeypatch.setattr(retained._room, "limit", 3 * retained._room.used)
     async with connected(running) as client:
         await client.stores("flood/0", b"first", retain=True)
         for number in range(10):
-            records = [{"key": f"flood/{number}", "value": "x" * 2_000}]
+            records = [{"key": f"flood/{number}", "value": "x" * retained._room.limit}]
             body = {"records": records}
             await running[0].client.post("/v1/topics/mqtt-retained/records", json=body)
         assert await found(running, "flood/9") == {}

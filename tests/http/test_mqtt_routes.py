@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from seb_appliance.protocols.mqtt import limits as mqtt_limits
 from seb_appliance.protocols.mqtt.codec import Code
+from seb_appliance.protocols.mqtt.sending import dispatching
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.http.test_mqtt import api_key
 from tests.http.test_mqtt_sessions import FOR_AN_HOUR, ack, gone, publish
@@ -207,3 +208,22 @@ async def test_clients_make_no_more_topics_than_so_many(running, monkeypatch):
         first, body = await client.packet()
         assert (first, body[2]) == (0x40, Code.QUOTA)
         await client.stores("plant/there", b"2")
+
+
+async def test_a_subscription_that_reads_many_topics_takes_more_than_one_place(
+    running, monkeypatch
+):
+    """It keeps the log end of each, and so does its session."""
+    monkeypatch.setattr(dispatching, "_TOPICS_OF_A_PLACE", 2)
+    room = running[1].dispatcher._room
+    for number in range(4):
+        await publish(running, f"plant/many/{number}", b"x")
+    async with connected(running, client_id="many") as client:
+        before = room.used
+        await client.subscribe("plant/many/+")
+        # The default topic may have some, too.
+        assert room.used - before == 1 + 5 // 2
+        await client.subscribe("plant/many/0")
+        assert room.used - before == 1 + 5 // 2 + 1 + 2 // 2
+    await gone(running, "many")
+    assert room.used == before

@@ -9,7 +9,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-from pathlib import Path
 
 import pytest
 
@@ -19,6 +18,7 @@ from seb_appliance.protocols.syslog import limits as syslog_limits
 from seb_appliance.protocols.syslog.listening import Syslog
 from seb_appliance.protocols.syslog.messages import AT_ONCE
 from tests.support.appliance import running_appliance
+from tests.support.certificates import make_certificate
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 HERE = (ipaddress.ip_network("127.0.0.0/8"),)
@@ -193,14 +193,6 @@ async def test_tcp_waits_while_there_is_no_room_and_udp_drops(seb, monkeypatch):
         assert [one["value"] for one in await records(seb, "logs.full", 1)] == ["<13>kept"]
 
 
-def make_certificate(file: Path) -> None:
-    """A new one, with its key."""
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1",
-               "-subj", "/CN=localhost", "-keyout", "key", "-out", "cert"]  # fmt: skip
-    subprocess.run(command, cwd=file.parent, check=True, capture_output=True)
-    file.write_text("".join((file.parent / part).read_text() for part in ("cert", "key")))
-
-
 async def test_a_new_certificate_is_used_from_the_next_connection_on(seb, tmp_path):
     file = tmp_path / "server.pem"
     make_certificate(file)
@@ -251,6 +243,20 @@ async def test_a_tls_handshake_that_does_not_begin_ends_the_connection(seb, tmp_
             with contextlib.suppress(ConnectionError):
                 assert await reader.read() == b""
         writer.close()
+
+
+async def test_a_tls_handshake_that_does_not_begin_counts_as_a_connection(
+    seb, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(syslog_limits, "CONNECTIONS_PER_ADDRESS_MAX", 2)
+    make_certificate(tmp_path / "server.pem")
+    tls = tls_context(tmp_path / "server.pem", tmp_path / "server.pem", "syslog_tls_certificate")
+    async with listening(seb, "logs.shaking", senders=(), tls=tls) as syslog:
+        opened = [await asyncio.open_connection("127.0.0.1", syslog.port) for _ in range(3)]
+        assert await opened[2][0].read() == b""
+        assert counts(syslog)["seb_syslog_connections"] == 2
+        for _, writer in opened:
+            writer.close()
 
 
 async def test_a_port_that_is_taken_is_told(seb):

@@ -90,11 +90,13 @@ def read_any(reader: codec.Reader) -> dict[str, Any]:
 
 
 @contextlib.asynccontextmanager
-async def serving(data, routes=None, trusted=None, **given):
-    """A running appliance and its MQTT port. `routes`: as the setting. `trusted`: as of `Mqtt`."""
+async def serving(data, routes=None, trusted=None, tls=None, **given):
+    """A running appliance and its MQTT port. `routes`: as the setting. `trusted`, `tls`: as of
+    `Mqtt`."""
     async with running_appliance(data, **given) as seb:
         address, routed = (["127.0.0.1"], 0), parse(routes)
-        mqtt = Mqtt(seb.appliance.broker, address, "mqtt", routes=routed, trusted=trusted)
+        broker = seb.appliance.broker
+        mqtt = Mqtt(broker, address, "mqtt", routes=routed, trusted=trusted, tls=tls)
         await mqtt.start()
         connections_of(seb.appliance.beside).add(mqtt)
         try:

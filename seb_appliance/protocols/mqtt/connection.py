@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from seb_appliance.broker.shares import Reservation, Shares
@@ -354,29 +353,32 @@ class Connection(PacketConnection[tuple[int, bytes]]):
             raise MqttError(Code.PROTOCOL_ERROR, "no local makes no sense where clients share")
         self._change(codec.SUBACK, packet_id, self._subscribed, asked)
 
-    def _subscribed(self, asked: codec.Subscription) -> int:
+    async def _subscribed(self, asked: codec.Subscription) -> int:
         """The code."""
         try:
-            return subscribe(self, self._server, asked)
+            return await subscribe(self, self._server, asked)
         except MqttError as error:
             return Code.UNSPECIFIED if self.version != V5 else error.code
 
     def _unsubscribe(self, body: bytes) -> None:
         packet_id, filters = codec.read_unsubscribe(body, self.version)
-        self._change(codec.UNSUBACK, packet_id, partial(unsubscribe, self, self._server), filters)
+        self._change(codec.UNSUBACK, packet_id, self._unsubscribed, filters)
+
+    async def _unsubscribed(self, topic_filter: str) -> int:
+        return unsubscribe(self, self._server, topic_filter)
 
     def _change(
-        self, kind: int, packet_id: int, change: Callable[[T], int], filters: Sequence[T]
+        self, kind: int, packet_id: int, change: Callable[[T], Awaitable[int]], filters: Sequence[T]
     ) -> None:
         """Answer with the codes that `change` returns; once the session is stored, if it is kept.
-        A filter takes up to a millisecond."""
+        A filter takes up to a millisecond, or pauses itself."""
 
         async def store() -> None:
             codes = list[int]()
             async for one in in_slices(filters):
                 if self._has_left:
                     return
-                codes.append(change(one))
+                codes.append(await change(one))
             if self.session.is_kept:
                 try:
                     await self._server.sessions.store(self.session, self.incoming.publisher)
@@ -384,7 +386,4 @@ class Connection(PacketConnection[tuple[int, bytes]]):
                     self.end(error.text, error.code)
             self.write(codec.write_suback(kind, packet_id, codes, self.version))
 
-        if len(filters) == 1 and not self.session.is_kept:
-            self.write(codec.write_suback(kind, packet_id, [change(filters[0])], self.version))
-        else:
-            self._start(store(), "the session")
+        self._start(store(), "the session")

@@ -5,14 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, Protocol
 
+from seb_appliance.broker.topics.topic import Topic
 from seb_appliance.protocols.mqtt.codec import Code, MqttError, Subscription
-from seb_appliance.protocols.mqtt.messages.reading import Logs, Offsets
+from seb_appliance.protocols.mqtt.messages.reading import Logs
 from seb_appliance.protocols.mqtt.messages.records import check_filter, is_shared
 from seb_appliance.protocols.mqtt.receiving.incoming import Incoming
 from seb_appliance.protocols.mqtt.sending.dispatching import Dispatcher, Subscriber
 from seb_appliance.protocols.mqtt.sending.retained import RetainedSender
 from seb_appliance.protocols.mqtt.sending.sharing import SharedSubscriptions, check_shared
 from seb_appliance.protocols.mqtt.sessions import Session
+from seb_appliance.tasks import in_slices
 
 _NO_GRANT: Final = "the API key has no grant to consume"
 
@@ -25,15 +27,19 @@ class Client(Subscriber, Protocol):
     session: Session
     wants_origin: bool
 
+    @property
+    def has_left(self) -> bool: ...
+
 
 class Server(Protocol):
     dispatcher: Dispatcher
     shared: SharedSubscriptions
 
 
-def subscribe(client: Client, server: Server, asked: Subscription) -> int:
+async def subscribe(client: Client, server: Server, asked: Subscription) -> int:
     """It begins at the log end; if there is one with this filter, only its options change. Returns
-    the QoS that it has. Raises MqttError."""
+    the QoS that it has. Raises MqttError. Nothing else may change subscriptions of the client
+    meanwhile: thousands of topics are looked at in slices."""
     if is_shared(asked.topic_filter):
         return _subscribe_shared(client, server, asked)
     check_filter(asked.topic_filter)
@@ -41,9 +47,20 @@ def subscribe(client: Client, server: Server, asked: Subscription) -> int:
         raise MqttError(Code.NOT_AUTHORIZED, _NO_GRANT)
     session, dispatcher = client.session, server.dispatcher
     earlier = session.subscriptions.get(asked.topic_filter)
-    since = dispatcher.logs.ends(asked.topic_filter) if earlier is None else earlier[1]
-    dispatcher.subscribe(client, asked, since)
-    _begin(session, dispatcher.logs, since)
+    if earlier is None:
+        matched, only = await _matched(session, dispatcher.logs, asked.topic_filter)
+        if client.has_left:
+            raise MqttError(Code.UNSPECIFIED, "the client has left")
+        since = {one.topic_id: one.log_end_offset for one in matched}
+        dispatcher.subscribe(client, asked, since)
+        for one in matched:
+            session.position(one.topic_id)
+        for one in only:
+            at = session.position(one.topic_id)
+            at.next_offset = max(at.next_offset, since[one.topic_id])
+    else:
+        since = earlier[1]
+        dispatcher.subscribe(client, asked, since)
     session.subscriptions[asked.topic_filter] = asked, since
     client.wants_origin |= asked.no_local
     if asked.retain_handling == 0 or (asked.retain_handling == 1 and earlier is None):
@@ -51,15 +68,26 @@ def subscribe(client: Client, server: Server, asked: Subscription) -> int:
     return asked.qos
 
 
-def _begin(session: Session, logs: Logs, since: Offsets) -> None:
-    """What no earlier filter of the session matches begins there."""
-    for topic_id, offset in since.items():
-        at = session.position(topic_id)
-        topic = logs.topic(topic_id)
-        if topic is None or at.next_offset >= offset:
+async def _matched(
+    session: Session, logs: Logs, topic_filter: str
+) -> tuple[list[Topic], list[Topic]]:
+    """Topics that may have what the filter matches; and those of them that no earlier filter of the
+    session matches, which begin there."""
+    matched, only = list[Topic](), list[Topic]()
+    earlier = list(session.subscriptions)
+    async for topic in in_slices(list(logs.follower.topics.values())):
+        if topic.deleted or not logs.routes.may_have(topic.name, topic_filter):
             continue
-        if not any(logs.routes.may_have(topic.name, one) for one in session.subscriptions):
-            at.next_offset = offset
+        matched.append(topic)
+        at = session.positions.get(topic.topic_id)
+        if at is not None and at.next_offset >= topic.log_end_offset:
+            continue  # it is there already
+        async for one in in_slices(earlier):
+            if logs.routes.may_have(topic.name, one):
+                break
+        else:
+            only.append(topic)
+    return matched, only
 
 
 def _subscribe_shared(client: Client, server: Server, asked: Subscription) -> int:

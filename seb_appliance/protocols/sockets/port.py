@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import ssl
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Sequence
@@ -16,6 +17,7 @@ from seb_appliance.broker.shares import Shares
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.connection import PacketConnection
+from seb_appliance.protocols.sockets.handshaking import Handshake, TlsListener
 from seb_appliance.protocols.sockets.listening import Connections
 
 _log = logging.getLogger(__name__)
@@ -50,10 +52,12 @@ class Port(Generic[C]):
         self._tls = tls
         self._connections = Connections(room.limit, room.limit)
         self._all: dict[C, None] = {}  # in the order in which they came
-        self._newcomers: OrderedDict[C, None] = OrderedDict()  # some have API keys by now
+        # Some have API keys by now.
+        self._newcomers: OrderedDict[C | Handshake, None] = OrderedDict()
         # By API key: since when they have not taken all that they were sent, the longest first.
         self._slow: defaultdict[str, dict[C, float]] = defaultdict(dict)
         self._servers: list[asyncio.Server] = []
+        self._listeners: list[TlsListener] = []
         self._idle = asyncio.Event()
         self._is_stopping = False
 
@@ -64,28 +68,39 @@ class Port(Generic[C]):
     async def _listen(self, make: Callable[[], asyncio.Protocol]) -> None:
         """Raises ConfigurationError if the port cannot be used."""
         assert self._address is not None
-        hosts, port = self._address
-        handshake_s = None if self._tls is None else socket_limits.CONNECT_S_MAX
-        serve = partial(
-            asyncio.get_running_loop().create_server,
-            make,
-            ssl=self._tls,
-            ssl_handshake_timeout=handshake_s,
-            backlog=1_024,
-        )
+        (hosts, port), tls = self._address, self._tls
+        serve = partial(asyncio.get_running_loop().create_server, make, backlog=1_024)
         try:
-            server = await serve(hosts, port)
+            server = await serve(hosts, port, start_serving=tls is None)
         except OSError as error:
             raise ConfigurationError(f"{self._protocol.lower()}_port {port}: {error}") from error
         self._servers.append(server)
-        for listener in server.sockets:
-            for more in duplicates(listener.fileno()):
+        for bound in server.sockets:
+            if tls is not None:
+                self._listeners.append(TlsListener(bound.fileno(), partial(self._shake, make, tls)))
+                continue
+            for more in duplicates(bound.fileno()):
                 self._servers.append(await serve(sock=more))
+
+    def _shake(
+        self,
+        make: Callable[[], asyncio.Protocol],
+        tls: ssl.SSLContext,
+        accepted: socket.socket,
+        address: str,
+    ) -> None:
+        Handshake(make, self, address).begin(accepted, tls, socket_limits.CONNECT_S_MAX)
 
     def _stop_listening(self) -> None:
         self._is_stopping = True
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
         for server in self._servers:
             server.close()
+        for one in tuple(self._newcomers):
+            if isinstance(one, Handshake):
+                one.end()
 
     async def _finish(self) -> None:
         """Wait until what was taken is stored and answered, or refused."""
@@ -115,13 +130,24 @@ class Port(Generic[C]):
 
     # --- what connections tell ---
 
+    def shaking(self, handshake: Handshake) -> bool:
+        """As `opened`: it counts as a connection."""
+        return self._enter(handshake)
+
+    def shaken(self, handshake: Handshake) -> None:
+        self._newcomers.pop(handshake, None)
+        self._connections.leave(handshake.address)
+
     def opened(self, connection: C) -> bool:
         """Whether there is room: whoever has no API key makes room for who comes later. One may
         come while this stops: of a handshake, or by WebSocket."""
         self._all[connection] = None
-        has_room = self._connections.enter(connection.address) or self._make_room()
-        self._newcomers[connection] = None
-        return has_room and not self._is_stopping
+        return self._enter(connection) and not self._is_stopping
+
+    def _enter(self, one: C | Handshake) -> bool:
+        has_room = self._connections.enter(one.address) or self._make_room()
+        self._newcomers[one] = None
+        return has_room
 
     def _make_room(self) -> bool:
         while self._newcomers:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import socket
 import ssl
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +30,7 @@ from seb_appliance.errors import (
     ShareExceededError,
 )
 from seb_appliance.formats.api_key_members import Grant
+from seb_appliance.protocols.sockets.handshaking import Handshake, TlsListener
 from seb_appliance.protocols.sockets.listening import Connections
 from seb_appliance.protocols.syslog import limits as syslog_limits
 from seb_appliance.protocols.syslog.messages import AT_ONCE, BadFrameError, Framer, read_header
@@ -68,6 +70,8 @@ class Syslog:
         self._counts: Counter[str] = Counter()
         self._datagrams: deque[tuple[bytes, str]] = deque()
         self._server: asyncio.Server | None = None
+        self._listeners: list[TlsListener] = []
+        self._shaking: set[Handshake] = set()
         self._udp: asyncio.DatagramTransport | None = None
 
     @property
@@ -80,16 +84,14 @@ class Syslog:
         await self._broker.topics.make_on_first_use(self._topic, THE_APPLIANCE)
         host, port = self._address
         try:
-            self._server = await asyncio.start_server(
-                self._connected,
-                host,
-                port,
-                ssl=self._tls,
-                ssl_handshake_timeout=None if self._tls is None else syslog_limits.HANDSHAKE_S_MAX,
-                limit=_READ_BYTES,
+            loop = asyncio.get_running_loop()
+            is_plain = self._tls is None
+            self._server = await loop.create_server(
+                self._protocol, host, port, start_serving=is_plain
             )
-            if self._tls is None:
-                loop = asyncio.get_running_loop()
+            for bound in () if is_plain else self._server.sockets:
+                self._listeners.append(TlsListener(bound.fileno(), self._shake))
+            if is_plain:
                 self._udp, _ = await loop.create_datagram_endpoint(
                     lambda: _Datagrams(self._received), local_addr=(host, self.port)
                 )
@@ -99,6 +101,11 @@ class Syslog:
 
     async def stop(self) -> None:
         """Read nothing more, and wait until what was read is stored or refused."""
+        for listener in self._listeners:
+            listener.close()
+        self._listeners.clear()
+        for handshake in tuple(self._shaking):
+            handshake.end()
         if self._server is not None:
             self._server.close()
         if self._udp is not None:
@@ -119,6 +126,27 @@ class Syslog:
         yield Sample("seb_syslog_refusals_total", text, "counter", self._counts["refused"])
 
     # --- TCP and TLS ---
+
+    def _protocol(self) -> asyncio.Protocol:
+        reader = asyncio.StreamReader(limit=_READ_BYTES)
+        return asyncio.StreamReaderProtocol(reader, self._connected)
+
+    def _shake(self, accepted: socket.socket, address: str) -> None:
+        assert self._tls is not None
+        handshake = Handshake(self._protocol, self, address)
+        handshake.begin(accepted, self._tls, syslog_limits.HANDSHAKE_S_MAX)
+
+    def shaking(self, handshake: Handshake) -> bool:
+        """It counts as a connection."""
+        self._shaking.add(handshake)
+        has_room = self._connections.enter(handshake.address)
+        if not has_room:
+            self._refuse(handshake.address, "there are too many connections")
+        return has_room
+
+    def shaken(self, handshake: Handshake) -> None:
+        self._shaking.discard(handshake)
+        self._connections.leave(handshake.address)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         address = _address_of(writer)

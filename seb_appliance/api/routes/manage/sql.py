@@ -97,7 +97,8 @@ async def query_sql(ctx: RequestContext) -> object:
         rows_max=asked.max_rows,
         timeout_s=asked.timeout_ms / 1_000,
     )
-    found = await unless_gone(query, ctx.broker, ctx.request, waits=True)  # it may wait, and run for long
+    # It may wait, and run for long.
+    found = await unless_gone(query, ctx.broker, ctx.request, waits=True)
     return SqlOut(
         [SqlColumnOut(*one) for one in found.result.columns],
         msgspec.Raw(found.result.rows),  # type: ignore[arg-type]  # encoded by its process

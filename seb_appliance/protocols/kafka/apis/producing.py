@@ -37,7 +37,8 @@ _ACKS: Final = (-1, 0, 1)
 _RETRY_S: Final = 0.1  # while there is no room
 _READ_HERE_BYTES: Final = 64 * limits.KIB  # in less than a millisecond
 _PARTS_HERE: Final = 32  # partitions of a request
-_INFLATED_HERE_BYTES: Final = 256 * limits.KIB
+_RECORDS_HERE: Final = 2_000  # of all of them: a small record takes as long as a large one
+_INFLATED_HERE_BYTES: Final = 256 * limits.KIB  # beyond their stored bytes, of all of them
 _KEYLESS_TOLD_MAX: Final = 100  # records of a batch, each with a sentence
 _TEXTS_MAX: Final = 32  # of what is refused, in an answer
 _PART_BYTES: Final = 64  # in an answer, without a text
@@ -178,6 +179,7 @@ class _Produce:
         self._left = sum(len(parts) for _, parts in self._topics) + 1  # and `begin`
         self._is_long = self._left > _PARTS_HERE
         self._texts_left = _TEXTS_MAX
+        self._records_here, self._inflated_here_bytes = _RECORDS_HERE, _INFLATED_HERE_BYTES
 
     def begin(self) -> None:
         """Admit the records in order. The connection is held up if that takes long, so that
@@ -287,15 +289,19 @@ class _Produce:
 
     def _store_here(self, part: _Part) -> bool:
         """False: it takes long, or there is no room now."""
-        if len(part.data) > _READ_HERE_BYTES:
+        stored_bytes = len(part.data)
+        if stored_bytes > _READ_HERE_BYTES:
             return False
         try:
-            incoming = read_batches(part.data, _INFLATED_HERE_BYTES)
+            most_bytes = stored_bytes + self._inflated_here_bytes
+            incoming = read_batches(part.data, most_bytes, self._records_here)
         except KafkaError as error:
             if error.code is ErrorCode.MESSAGE_TOO_LARGE:
                 return False
             part.refuse(error.code, str(error))
             return True
+        self._records_here -= incoming.records.count
+        self._inflated_here_bytes -= max(0, incoming.size_bytes - stored_bytes)
         return self._store(part, incoming)
 
     def _store(self, part: _Part, incoming: Incoming) -> bool:

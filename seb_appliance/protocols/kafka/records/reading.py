@@ -33,14 +33,16 @@ _COPIED_BYTES_MAX: Final = limits.MIB
 _INFLATED_HERE_BYTES: Final = 256 * limits.KIB
 
 
-def read_batches(data: Bytes, max_bytes: int) -> Incoming:
+def read_batches(
+    data: Bytes, max_bytes: int, max_records: int = limits.RECORDS_IN_BATCHES_MAX
+) -> Incoming:
     """The records of a record set, in one go: for a small one, or off the event loop.
 
     `max_bytes`: the most that they may have, inflated. Several batches are taken as one if they
     are of one producer and their sequences follow each other. Timestamps are the client's, also in
     a batch that says LogAppendTime; -1 is none. Raises KafkaError.
     """
-    reader = _Reader(data, max_bytes)
+    reader = _Reader(data, max_bytes, max_records)
     for head, stored in reader.batches():
         codec = head.attributes & CODEC_BITS
         body = inflate(codec, stored, reader.left_bytes) if codec else None
@@ -77,11 +79,13 @@ async def _inflate(codec: int, stored: Bytes, max_bytes: int) -> Bytes:
 class _Reader:
     """`left_bytes`: how much more the records may have, inflated."""
 
-    def __init__(self, data: Bytes, max_bytes: int) -> None:
+    def __init__(
+        self, data: Bytes, max_bytes: int, max_records: int = limits.RECORDS_IN_BATCHES_MAX
+    ) -> None:
         is_copied = not isinstance(data, bytes) and len(data) <= _COPIED_BYTES_MAX
         self._data: Bytes = bytes(data) if is_copied else data  # slices of bytes are the fastest
         self._at = 0
-        self.columns = RecordColumns()
+        self.columns = RecordColumns(max_records)
         self._stamp: ProducerOf | None = None
         self._first: BatchHead | None = None
         self._most_bytes = self.left_bytes = max_bytes

@@ -20,7 +20,8 @@ _NO_TIMESTAMP_MS: Final = -1
 class RecordColumns:
     """`begin` a batch, then `step` until it is read; `records` is what was read so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_records: int = limits.RECORDS_IN_BATCHES_MAX) -> None:
+        self._most = max_records
         self._values: list[Any] = []  # bytes or None; views within a step
         self._keys: list[Any] = []
         self._headers: list[bytes] = []
@@ -48,10 +49,10 @@ class RecordColumns:
         """`count` records are bytes at ≤ i < until of `body`; their timestamps count from
         `base_ms`. The batch before is read."""
         assert self._left == 0, self._left
-        if count > limits.RECORDS_IN_BATCHES_MAX - self.count:
+        if count > self._most - self.count:
             raise KafkaError(
                 ErrorCode.MESSAGE_TOO_LARGE,
-                f"More than {limits.RECORDS_IN_BATCHES_MAX} records of a topic in a request.",
+                f"More than {self._most} records of a topic in a request.",
             )
         self._begin(body, at, until, count, base_ms)
 

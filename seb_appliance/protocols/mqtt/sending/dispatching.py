@@ -20,6 +20,7 @@ from seb_appliance.protocols.mqtt.unfinished import Place
 
 _log = logging.getLogger(__name__)
 _CATCHING_UP: Final = 32
+_TOPICS_OF_A_PLACE: Final = 100  # whose log ends a subscription and a session keep, 16 KB of them
 
 
 class Subscriber(Protocol):
@@ -54,7 +55,8 @@ class Dispatcher:
             "mqtt_subscriptions", mqtt_limits.SUBSCRIPTIONS_MAX, "MQTT subscriptions"
         )
         self._filters = Filters[Subscribed]()
-        self._by_connection: dict[Subscriber, set[str]] = {}
+        # Filters, and how many places of the share each takes.
+        self._by_connection: dict[Subscriber, dict[str, int]] = {}
         self._reading: asyncio.Task[None] | None = None
         self._progress = dict[int, Progress]()  # by topic id
         self._turns = Turns()
@@ -71,11 +73,12 @@ class Dispatcher:
 
     def subscribe(self, connection: Subscriber, asked: Subscription, since: Offsets) -> None:
         """It gets the records from `since` on. Raises MqttError."""
-        mine = self._by_connection.setdefault(connection, set())
+        mine = self._by_connection.setdefault(connection, {})
         if asked.topic_filter not in mine:
-            if not self._room.try_take(connection.key.api_key_id, 1):
+            places = 1 + len(since) // _TOPICS_OF_A_PLACE
+            if not self._room.try_take(connection.key.api_key_id, places):
                 raise MqttError(Code.QUOTA, "there are too many subscriptions")
-            mine.add(asked.topic_filter)
+            mine[asked.topic_filter] = places
         self._filters.put(asked.topic_filter, connection, (asked, since))
         if self._reading is None:
             ends = self.logs.ends()
@@ -84,12 +87,11 @@ class Dispatcher:
 
     def unsubscribe(self, connection: Subscriber, topic_filter: str) -> bool:
         """Whether there was such a subscription."""
-        mine = self._by_connection.get(connection, set())
+        mine = self._by_connection.get(connection, {})
         if topic_filter not in mine:
             return False
-        mine.remove(topic_filter)
         self._filters.remove(topic_filter, connection)
-        self._room.give_back(connection.key.api_key_id, 1)
+        self._room.give_back(connection.key.api_key_id, mine.pop(topic_filter))
         return True
 
     def forget(self, connection: Subscriber) -> None:

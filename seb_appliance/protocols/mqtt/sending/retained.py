@@ -32,20 +32,25 @@ from seb_appliance.tasks import in_slices
 _log = logging.getLogger(__name__)
 _SETTINGS: Final = TopicSettings(cleanup="compact", key_index="latest")
 _FOUND_BYTES: Final = 8  # of a level that a lookup has found
+_LEVEL_BYTES: Final = 256  # about what a level takes in memory, most of it in `below`
 _RETRY_S: Final = 0.1  # while there is no room
 _AT_ONCE: Final = 2_000  # levels whose children are found between two turns of the event loop
 
 
 class _Level:
-    __slots__ = ("below", "row")
+    """`owner`: who sent the message that it was made for."""
 
-    def __init__(self) -> None:
+    __slots__ = ("below", "owner", "row")
+
+    def __init__(self, owner: str = OPERATOR) -> None:
         self.below: dict[str, _Level] | None = None
+        self.owner = owner
         self.row: Row | None = None
 
 
 class Retained:
-    """`topic`: where they are stored. Bytes are counted for the API key that sent them."""
+    """`topic`: where they are stored. Bytes, also of the levels of the tree, are counted for the
+    API key that sent them."""
 
     def __init__(self, broker: Broker, topic: str) -> None:
         self.topic = topic
@@ -80,8 +85,9 @@ class Retained:
         packed = given.headers[0] if given.headers else b""
         if not value:
             return NewRecords([None], [key])
-        size_bytes = _size_bytes(Row(0, key, value, packed))
-        is_new = self._find(key.decode()) is None
+        level, missing = self._find(key.decode().split("/"))
+        is_new = level is None or level.row is None
+        size_bytes = _size_bytes(Row(0, key, value, packed)) + _LEVEL_BYTES * missing
         if self.count + is_new > mqtt_limits.RETAINED_MAX or not self._room.has_room(
             api_key_id, size_bytes
         ):
@@ -194,9 +200,9 @@ class Retained:
         found = self._message(row)
         if found is None and row.value is not None:
             return
-        if row.value and not self._takes(row):
-            row = row._replace(value=None)
         levels = (row.key or b"").decode("utf-8", "replace").split("/")
+        if row.value and not self._takes(row, self._find(levels)[1]):
+            row = row._replace(value=None)
         path = [self._root]
         for name in levels:
             below = path[-1].below
@@ -204,7 +210,8 @@ class Retained:
                 if not row.value:
                     return
                 below = path[-1].below = below or {}
-                below[name] = _Level()
+                below[name] = _Level(owner_of(row.headers))
+                self._room.take_anyway(below[name].owner, _LEVEL_BYTES)
             path.append(below[name])
         level = path[-1]
         for old, sign in ((level.row, -1), (row if row.value else None, 1)):
@@ -213,15 +220,15 @@ class Retained:
                 self._count_bytes(old, sign)
         level.row = row if row.value else None
         while levels and level.row is None and not level.below:
-            path.pop()
+            self._room.give_back(path.pop().owner, _LEVEL_BYTES)
             level = path[-1]
             assert level.below is not None
             del level.below[levels.pop()]
 
-    def _takes(self, row: Row) -> bool:
+    def _takes(self, row: Row, missing: int) -> bool:
         """Clients are refused before there are too many, but what others store in the topic is
-        not. Twice as many: those that were on their way together."""
-        size_bytes = self._room.used + _size_bytes(row)
+        not. Twice as many: those that were on their way together. `missing`: levels."""
+        size_bytes = self._room.used + _size_bytes(row) + _LEVEL_BYTES * missing
         if size_bytes <= 2 * self._room.limit and self.count < 2 * mqtt_limits.RETAINED_MAX:
             return True
         self._room.refusals += 1
@@ -231,13 +238,15 @@ class Retained:
         change = self._room.take_anyway if sign > 0 else self._room.give_back
         change(owner_of(row.headers), _size_bytes(row))
 
-    def _find(self, topic: str) -> _Level | None:
-        level: _Level | None = self._root
-        for name in topic.split("/"):
-            if level is None or level.below is None:
-                return None
-            level = level.below.get(name)
-        return None if level is None or level.row is None else level
+    def _find(self, levels: list[str]) -> tuple[_Level | None, int]:
+        """The level of a topic; if there is none, how many would have to be made."""
+        level = self._root
+        for depth, name in enumerate(levels):
+            found = None if level.below is None else level.below.get(name)
+            if found is None:
+                return None, len(levels) - depth
+            level = found
+        return level, 0
 
     async def _match(self, topic_filter: str) -> list[_Level]:
         """Wildcards do not match a first level that begins with $."""
