@@ -264,8 +264,7 @@ def backwards(history: History) -> None:
     """P7: a reader gets what it had."""
     last = history.reads[-1]
     again = replace(last, sent_s=last.answered_s + 0.1, answered_s=last.answered_s + 0.2)
-    again.offset, again.records = 0, tuple(history.logs["u"])
-    history.reads.append(again)
+    history.reads.append(replace(again, offset=0, records=tuple(history.logs["u"])))
 
 
 def phantom(history: History) -> None:
