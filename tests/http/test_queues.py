@@ -291,3 +291,11 @@ async def test_a_queue_that_others_made_meanwhile_is_not_replaced(
             assert ((await ours).status_code, theirs.status_code) == (201, 404)
             settings = (await a.get("/v1/queues/q")).json()["settings"]
             assert settings["topics"] == ["own.a"]
+
+
+async def test_a_queue_that_an_operator_makes_twice_at_once_is_made_once(tmp_path: Path):
+    """As when a client repeats the request because an answer does not come."""
+    async with running_appliance(tmp_path / "data") as seb:
+        settings = {"topics": ["t"]}
+        put = (seb.client.put("/v1/queues/q", json=settings) for _ in range(2))
+        assert sorted(answer.status_code for answer in await asyncio.gather(*put)) == [200, 201]

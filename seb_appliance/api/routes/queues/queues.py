@@ -243,7 +243,7 @@ async def set_queue(ctx: RequestContext) -> object:
         await authorize_queue(ctx, "manage")
 
     def check(known: AdmittedQueue | None) -> None:
-        if known is not None and known.settings != before and known.owner != ctx.call.owner:
+        if known is not None and known.settings != before and known.owner != ctx.call.actor.owner:
             raise no_such_queue(queue)  # it was not when this request came
 
     made = await queues.put(queue, settings, ctx.call.actor, check)
