@@ -8,9 +8,11 @@ import asyncio
 import pytest
 import pytest_asyncio
 
+from tests.http.test_stream_subscriptions import act, claim, pool, put, woken
 from tests.support.mqtt_client import connected, serving
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+EXTEND = {"deliveries": ["of nobody"], "lease_ms": 60_000}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -66,10 +68,38 @@ async def test_a_worker_of_a_queue_makes_it_look(running, looks):
     await has_looked(looks)
 
 
+async def test_who_keeps_a_lease_makes_it_look(running, looks, monkeypatch):
+    """Another one has it at the other appliance, and both would for ever."""
+    client, asked = running[0].client, {"holder": "one", "ttl_ms": 60_000}
+    lease = "/v1/groups/leader/lease"
+    assert (await client.post(lease, json=asked)).status_code == 200
+    await has_looked(looks)
+    for path, body in ((lease, asked), ("/v1/queues/q/extend", EXTEND)):
+        looks.clear()
+        monkeypatch.setattr(running[0].appliance.journal.health, "last_success_s", -1e9)
+        assert (await client.post(path, json=body)).status_code == 200
+        await has_looked(looks)
+
+
 async def test_who_waits_for_more_of_a_stream_makes_it_look(running, looks, monkeypatch):
     monkeypatch.setattr("seb_appliance.protocols.durable_streams.limits.POLL_S", 0)
     waited = await running[0].client.get("/v1/stream/s?offset=now&live=long-poll")
     assert waited.status_code == 204
+    await has_looked(looks)
+
+
+async def test_a_worker_of_a_subscription_of_streams_makes_it_look(running, looks):
+    seb = running[0]
+    await pool(seb, "work")
+    await put(seb, "work/a", 1)
+    await woken(seb, "work", 1)
+    looks.clear()
+    seb.appliance.journal.health.last_success_s = -1e9
+    claimed = await claim(seb, "work")
+    await has_looked(looks)
+    looks.clear()
+    seb.appliance.journal.health.last_success_s = -1e9
+    await act(seb, "work", claimed)
     await has_looked(looks)
 
 

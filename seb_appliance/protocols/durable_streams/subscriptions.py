@@ -256,7 +256,8 @@ class Subscription:
         return self.wake
 
     def lease(self, wake: Wake, holder: str) -> None:
-        """From now on."""
+        """From now on. Nothing is written, so the appliance looks whether it was taken over."""
+        self._tools.broker.look_for_newer_writer()
         ttl_s = self.stored.settings.lease_ttl_ms / 1_000
         wake.holder, wake.until_s = holder, self._now_s() + ttl_s
         self._look()

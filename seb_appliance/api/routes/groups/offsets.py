@@ -205,6 +205,7 @@ async def commit_offsets(ctx: RequestContext) -> object:
 async def take_lease(ctx: RequestContext) -> object:
     asked: NewLease = ctx.body
     await authorize_group(ctx.broker, ctx.call.key, "consume", ctx.group)
+    ctx.broker.look_for_newer_writer()  # a renewal writes nothing
     lease = await ctx.broker.groups.take_lease(
         ctx.group, asked.holder, asked.ttl_ms, ctx.call.actor
     )

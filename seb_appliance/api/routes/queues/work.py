@@ -236,6 +236,7 @@ async def _reject(ctx: RequestContext) -> list[Result]:
 
 async def _extend(ctx: RequestContext) -> list[Result]:
     asked: Extend = ctx.body
+    ctx.broker.look_for_newer_writer()  # nothing is written
     return await ctx.broker.queues.extend(queue_of(ctx), asked.deliveries, asked.lease_ms)
 
 
