@@ -305,3 +305,15 @@ def test_a_batch_of_a_stream_has_its_offsets_at_hand(spark, house, tmp_path) -> 
     )
     query.awaitTermination()
     assert seen == [(10, 50, 40), (50, 90, 40), (90, 100, 10)]
+
+
+def test_a_stream_that_may_lose_records_goes_on_at_the_log_start(spark, house, tmp_path) -> None:
+    topic, group, sink = house.name(), house.name("group"), Sink()
+    house.produce(topic, 5)
+    lossy = {"failOnDataLoss": "false", "maxRecordsPerTrigger": 10}
+    asked = {"topics": topic, "group": group, **lossy}
+    run(spark, house, tmp_path, sink, **asked)
+    house.produce(topic, 115)
+    house.trim(topic, 100)
+    run(spark, house, tmp_path, sink, **asked)
+    assert sink.batches == {0: [*range(5)], 1: [*range(100, 110)], 2: [*range(110, 120)]}

@@ -11,7 +11,8 @@ import pytest
 from seb_appliance import limits
 from seb_appliance.api.routes.manage import tables
 from seb_appliance.broker.access.audit import THE_APPLIANCE, Actor
-from seb_appliance.broker.lake.turns import NextCommits, Turns
+from seb_appliance.broker.lake.next_commits import NextCommits
+from seb_appliance.broker.lake.turns import Turns
 from seb_appliance.errors import BadRequestError, CorruptObjectError
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.formats.topic_settings import TopicSettings
@@ -30,6 +31,8 @@ async def test_topics_of_one_api_key_leave_room_for_tables_of_others(
         greedy, other = [(await broker.access.create(name, grants))[0] for name in ("g", "o")]
         for name, key in (("g1", greedy), ("g2", greedy), ("g3", greedy), ("o", other)):
             await broker.topics.create(name, TopicSettings(table="iceberg"), Actor.of_key(key))
+            while await broker.table_commits.set_next():
+                pass
         await here.make()
         while await broker.table_commits.set_next():
             pass
@@ -196,3 +199,40 @@ async def test_a_table_whose_index_has_a_hole_does_not_stop_others(
         shown = {name: await here.show(name) for name in ("g1", "g2", "o1")}
         assert [one["lag_records"] for one in shown.values()] == [1, 0, 0]
         assert shown["g1"]["failure"].endswith("has a hole")
+
+
+async def test_an_api_key_that_always_changes_settings_keeps_no_table_waiting(tmp_path: Path):
+    """Nor those that are to be made: new settings of older topics came before all else."""
+    async with ground(tmp_path) as here:
+        await busy_tables(here)
+        broker, step = here.seb.appliance.broker, here.seb.appliance.tables.step
+        other = next(one for one in broker.access.all() if one.name == "o")
+        await broker.topics.create("o2", TopicSettings(table="iceberg"), Actor.of_key(other))
+        formats = ["iceberg,delta", "iceberg"]
+        for number in range(24):
+            for name in ("g1", "g2", "g3"):
+                if broker.table_commits.find(name).head.definition.formats[1:]:
+                    await broker.topics.change(name, {"table": formats[1]})
+                else:
+                    await broker.topics.change(name, {"table": formats[0]})
+            assert await step(), number
+        assert (await here.show("o1"))["lag_records"] == 0
+        assert (await here.show("o2"))["state"] == "backfill"
+
+
+async def test_strays_are_removed_also_while_commits_are_always_due(tmp_path: Path):
+    async with ground(tmp_path) as here:
+        await here.make()
+        await here.commit("a")
+        appliance, head = here.seb.appliance, here.seb.appliance.broker.tables.all()[0].head
+        await here.store.put(head.key_of("data/mine.parquet"), b"")
+        appliance.broker.table_commits.has_strays = True
+        keeper = appliance.tables
+        keeper._cleaned_s -= 61.0
+        await here.send("b")
+        appliance.broker.table_commits.lags.wait_from(appliance.broker.tables.all()[0], 0.0)
+        assert await keeper.step()
+        assert head.key_of("data/mine.parquet") in keeper._tidying.stored.garbage
+        assert (await here.show())["lag_records"] == 1
+        assert await keeper.step()
+        assert (await here.show())["lag_records"] == 0

@@ -35,6 +35,7 @@ from seb_appliance.broker.lake.lags import TableLags
 from seb_appliance.broker.lake.names import has_checkpoint, location_of, names_in_use, unused
 from seb_appliance.broker.lake.notes import CommitRefusedError, TableNotes, TablePlace
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
+from seb_appliance.broker.lake.turns import Turns
 from seb_appliance.broker.log_clock import LogClock
 from seb_appliance.broker.read.sections import SectionIndex
 from seb_appliance.broker.settings import BrokerSettings
@@ -91,6 +92,7 @@ class TableCommits:
         self._random_bytes = random_bytes
         self._last: dict[str, Window] = {}  # with the last event of each table
         self.lags = TableLags(catalog, clock, writes.linger, settings)
+        self._turns = Turns()  # of changes
         self._repairs: set[str] = set()
         self._notes: dict[str, TableNotes] = {}
 
@@ -100,26 +102,40 @@ class TableCommits:
     # --- what a table is ---
 
     async def set_next(self) -> bool:
-        """Make or change one table whose topic asks for it; False if all are as asked, or wait for
-        room: whoever made the topics of tables leaves as much for others, as in `Shares`."""
+        """Make or change one table whose topic asks for it, of their owners in turn; False if all
+        are as asked, or wait for room: whoever made the topics of tables leaves as much for others,
+        as in `Shares`."""
         tables = {one.head.definition.topic_id: one for one in self._tables.all()}
         held = Counter(self.owner_of(one.head.definition) for one in tables.values())
         free_after = limits.TABLES_MAX - len(tables) - 1
+        asking: dict[str, Topic] = {}  # of each owner the first one
         async for topic in in_slices(self._catalog.topics()):
-            if topic.deleted or not topic.settings.table_formats:
+            owner = self._owner(topic)
+            if topic.deleted or not topic.settings.table_formats or owner in asking:
                 continue
             table = tables.get(topic.topic_id)
-            if table is not None and self._tables.get(table.head.table_id) is not table:
-                continue  # dropped meanwhile
-            owner = self._owner(topic)
-            needs = 0 if owner == OPERATOR else held[owner] + 1
-            if free_after < needs if table is None else not self._may_change(table.head):
-                continue
-            event = self._wanted(topic, table)
-            if event is not None:
+            needs = 0 if owner == OPERATOR or table is not None else held[owner] + 1
+            has_room = table is not None or free_after >= needs
+            if has_room and self._asked(topic, table) is not None:
+                asking[owner] = topic
+        for owner in sorted(asking, key=self._turns.place_s):
+            table = self._tables.of_topic(asking[owner].topic_id)
+            event = self._asked(asking[owner], table)
+            if event is not None:  # else it was changed meanwhile
                 await self._add(event, table.head.number if table else 0)
+                self._turns.had(owner, 1.0)
                 return True
         return False
+
+    def _asked(self, topic: Topic, table: LakeTable | None) -> TableSet | None:
+        """How the table is to be changed now; None if it is not, or cannot be yet."""
+        if topic.deleted:
+            return None
+        if table is not None and (
+            self._tables.get(table.head.table_id) is not table or not self._may_change(table.head)
+        ):
+            return None
+        return self._wanted(topic, table)
 
     def owner_of(self, definition: TableSet) -> str:
         """Whose share the table takes."""

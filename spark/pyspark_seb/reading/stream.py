@@ -171,7 +171,8 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not isinstance(limit, ReadAllAvailable) and self._is_early(start, topics):
             return start
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        end = next_end(start, topics, self._target, most)
+        skips = not self._options.fail_on_data_loss
+        end = next_end(start, topics, self._target, most, skips_lost=skips)
         if end != start:
             self._batch_s = time.monotonic()
         return end
@@ -302,11 +303,15 @@ def next_end(
     topics: Mapping[str, TopicLog],
     target: StreamOffset | None,
     most: int | None,
+    *,
+    skips_lost: bool = False,
 ) -> StreamOffset:
-    """Where a batch ends that begins at `start` and takes at most about `most` records. Raises
-    TopicChangedError."""
+    """Where a batch ends that begins at `start` and takes at most about `most` records. With
+    `skips_lost`, those that are gone do not count: batches without a record would be in vain.
+    Raises TopicChangedError."""
     ends = target or _ends(topics)
-    waiting = backlogs(start, ends)
+    begin = _behind_lost(start, topics, ends) if skips_lost else start
+    waiting = backlogs(begin, ends)
     shares = waiting if most is None else share(waiting, most)
     end: StreamOffset = {}
     for topic, at in start.items():
@@ -316,11 +321,25 @@ def next_end(
                 f"topic {topic!r} was deleted (and perhaps created again) since the checkpoint"
             )
         checked_start(log, at["offset"], fail_on_data_loss=False)  # else it waits, and then skips
-        end[topic] = {**at, "offset": at["offset"] + shares.get(topic, 0)}
+        end[topic] = {**at, "offset": begin[topic]["offset"] + shares.get(topic, 0)}
     for topic, log in topics.items():
         if topic not in start:  # new: this batch notes where it begins, the next one reads
             end[topic] = {"topic_id": log.topic_id, "offset": log.log_start_offset}
     return end
+
+
+def _behind_lost(
+    start: StreamOffset, topics: Mapping[str, TopicLog], ends: StreamOffset
+) -> StreamOffset:
+    """`start`, or the log start, but not behind the end."""
+
+    def of(topic: str, offset: int) -> int:
+        if topic not in topics or topic not in ends:
+            return offset
+        end: int = ends[topic]["offset"]
+        return max(offset, min(topics[topic].log_start_offset, end))
+
+    return {topic: {**at, "offset": of(topic, at["offset"])} for topic, at in start.items()}
 
 
 def backlogs(start: StreamOffset, ends: StreamOffset) -> dict[str, int]:

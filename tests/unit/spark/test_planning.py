@@ -65,6 +65,21 @@ def test_a_batch_ends_at_the_limit_at_the_target_and_at_the_log_end() -> None:
     assert next_end({"a": at(60)}, topics, {"a": at(50)}, None) == {"a": at(60)}
 
 
+def test_records_that_are_gone_do_not_count_for_the_limit() -> None:
+    """A stream that retention had overtaken read batches without a record, up to the log start."""
+    topics = {"a": TopicLog("a", 1, 10_000_000, 10_000_100), "b": TopicLog("b", 2, 0, 40)}
+    start = {"a": at(0), "b": at(0, 2)}
+    found = next_end(start, topics, None, 14, skips_lost=True)
+    assert found == {"a": at(10_000_010), "b": at(4, 2)}
+    assert next_end(start, topics, None, None, skips_lost=True) == {
+        "a": at(10_000_100),
+        "b": at(40, 2),
+    }
+    target = {"a": at(50), "b": at(40, 2)}  # of a run that began before retention went on
+    assert next_end(start, topics, target, 14, skips_lost=True)["a"] == at(50)
+    assert next_end(start, topics, None, 14)["a"] == at(13)
+
+
 def test_a_new_topic_is_noted_before_it_is_read() -> None:
     topics = {"a": TopicLog("a", 1, 0, 5), "b": TopicLog("b", 2, 3, 9)}
     noted = next_end({"a": at(5)}, topics, None, None)

@@ -14,10 +14,10 @@ from seb_appliance import limits
 from seb_appliance.broker.lake.commits import TableCommits
 from seb_appliance.broker.lake.jobs import PrintJob, TableWriter, WriteJob
 from seb_appliance.broker.lake.names import earlier_metadata, misleads
+from seb_appliance.broker.lake.next_commits import NextCommits
 from seb_appliance.broker.lake.notes import CommitRefusedError
 from seb_appliance.broker.lake.table import TableHead
 from seb_appliance.broker.lake.tables import LakeTables
-from seb_appliance.broker.lake.turns import NextCommits
 from seb_appliance.broker.upkeep.tidying import Tidying
 from seb_appliance.clock import Clock
 from seb_appliance.errors import CorruptObjectError, FencedError, SebError
@@ -29,6 +29,7 @@ _log = logging.getLogger(__name__)
 
 _IDLE_S: Final = 60.0  # after which the process ends
 _AFTER_FAILURE_S: Final = 30.0  # for which the table rests
+_CLEANED_WITHIN_S: Final = 60.0
 _STRAYS_EVERY_S: Final = 24 * 3_600.0
 
 
@@ -72,7 +73,9 @@ class TableKeeper(Job):
         self._confirm_in_force = confirm_in_force
         self._clock = clock
         self._failpoints = failpoints
+        self._was_set = False  # the last change was one of settings
         self._worked_s = 0.0
+        self._cleaned_s = clock.monotonic_s()  # when it last looked for what is to be cleaned up
         self._strays_s = 0.0
 
     async def close(self) -> None:
@@ -97,12 +100,13 @@ class TableKeeper(Job):
 
     async def step(self) -> bool:
         """Do the next step that is due; False if there is none."""
+        now_s = self._clock.monotonic_s()
+        is_late = now_s - self._cleaned_s > _CLEANED_WITHIN_S  # commits may be due for ever
         done = (
-            await self._print_next()
-            or await self._commits.set_next()
-            or await self._commit_next()
-            or await self._look_next()
-            or await self._condemn_strays()
+            (is_late and await self._clean_next())
+            or await self._print_next()
+            or await self._change_next()
+            or await self._clean_next()
         )
         now_s = self._clock.monotonic_s()
         if done:
@@ -146,6 +150,21 @@ class TableKeeper(Job):
         needed = {name for name, _ in earlier_metadata(head) if name.startswith("metadata/")}
         if not needed <= names:
             self._commits.incomplete.add(head.table_id)
+
+    async def _clean_next(self) -> bool:
+        self._cleaned_s = self._clock.monotonic_s()
+        return await self._condemn_strays() or await self._look_next()
+
+    async def _change_next(self) -> bool:
+        """Settings and commits by turns: neither keeps the other waiting for long."""
+        set_next = self._commits.set_next
+        for change in (
+            (self._commit_next, set_next) if self._was_set else (set_next, self._commit_next)
+        ):
+            if await change():
+                self._was_set = change == set_next
+                return True
+        return False
 
     async def _commit_next(self) -> bool:
         job = await self.next_commits.next_job(self._rests, self._failed)
