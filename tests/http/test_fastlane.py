@@ -286,3 +286,19 @@ async def test_a_head_of_the_go_brokers_api_is_remembered_without_its_boundary(
         newest = await seb.client.get("/v1/topics/t/records?offset=-1")
         assert newest.json()["records"][0]["value"] == boundary
     assert len(heads._young) <= before + 2  # of the appends, and of the reads
+
+
+async def test_records_that_grow_much_when_they_are_encoded_are_not_answered_here(
+    seb: RunningAppliance,
+) -> None:
+    """A control character takes six bytes in JSON, and ten times as long as a letter."""
+    for topic, value in (("letters", b"x" * 900_000), ("escapes", b"\1" * 900_000)):
+        await seb.client.put(f"/v1/topics/{topic}", json={})
+        await seb.client.post(f"/v1/topics/{topic}/records", content=value)
+        answer = await seb.client.get(f"/v1/topics/{topic}/records")  # now they are in memory
+        assert answer.json()["records"][0]["value"] == value.decode()
+        lane, before = Lane(seb), seb.server.plain_answers.answered
+        asked = consume(seb.admin_key, topic=topic).replace(BATCH.encode(), b"application/json")
+        lane.protocol.data_received(asked)
+        assert (seb.server.plain_answers.answered > before) == (topic == "letters")
+        lane.leave()
