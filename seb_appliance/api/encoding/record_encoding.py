@@ -134,7 +134,7 @@ def in_pieces(record: Shown) -> Iterator[bytes]:
     """A large record as JSON. Its value is taken from it."""
     value, packed = record.value, record.value_base64
     if isinstance(packed, bytes):
-        record.value_base64 = Raw(_HERE)  # type: ignore[assignment]
+        record.value_base64 = Raw(_HERE)
     else:
         record.value = Raw(_HERE)
     before, _, after = _encoder.encode(record).partition(_HERE)
