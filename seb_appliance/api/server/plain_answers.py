@@ -30,7 +30,7 @@ from seb_appliance.api.encoding.answers import (
 )
 from seb_appliance.api.encoding.formats import BODY_FORMATS
 from seb_appliance.api.encoding.problems import problem_body, problem_headers
-from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single
+from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single, takes_long
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson
 from seb_appliance.api.encoding.trace_context import TRACEPARENT, keep_traceparent
 from seb_appliance.api.routes.groups.offsets import commit_of, committed_body, parse_offsets
@@ -232,7 +232,10 @@ class PlainAnswers:
         self, plain: PlainProduce, data: bytes, body_at: int
     ) -> bytes | NewRecords | NewBatches | None:
         if plain.kind == "batch":  # not copied: these bytes go into the entry
-            return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
+            batches = memoryview(data)[body_at:]
+            if takes_long(batches):
+                return None
+            return parse_batches(batches, self._max_request_bytes)
         body = data[body_at:]
         if plain.protocol is not None:
             return plain.protocol.records_of(self._broker, plain, body)
