@@ -199,6 +199,11 @@ def check_batches(body: Bytes, max_bytes: int, *, by_record: bool = False) -> Ch
         header = batch.read_header(body, at)
         count += header.count
         inflated_bytes += header.inflated_bytes
+        if len(headers) == limits.BATCHES_PER_REQUEST_MAX:
+            raise RequestTooLargeError(
+                f"A request has at most {limits.BATCHES_PER_REQUEST_MAX} record batches; send "
+                "larger batches, or smaller requests."
+            )
         if count > limits.RECORDS_IN_BATCHES_MAX:
             raise too_many_records(limits.RECORDS_IN_BATCHES_MAX)
         if inflated_bytes > max_bytes:
