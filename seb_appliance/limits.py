@@ -23,6 +23,7 @@ RECORDS_PER_REQUEST_MAX: Final = 10_000
 PUSH_BYTES_MAX: Final = 4 * MIB  # of a push protocol; a parsed one takes 50 times as much
 POINTER_TOKENS_MAX: Final = 16  # of a JSON Pointer to a record key or timestamp
 RECORDS_IN_BATCHES_MAX: Final = 100_000  # of a request that sends record batches: columns
+BATCHES_PER_REQUEST_MAX: Final = 10_000  # each takes as long as a record outside of batches
 PARSED_AT_ONCE_BYTES: Final = 64 * KIB  # larger bodies are parsed in a child process
 PARSED_SOON_BYTES: Final = 1 * MIB  # bodies above this size use a separate child process
 PARSE_S_MAX: Final = 30  # time to parse one body

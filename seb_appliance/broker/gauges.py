@@ -88,7 +88,7 @@ class Gauges:
 
     def topic_names(self) -> dict[int, str]:
         """The names of all topics, by topic id."""
-        return {topic.topic_id: topic.name for topic in self._catalog.topics()}
+        return {topic.topic_id: topic.name for topic in self._catalog.unsorted()}
 
     def groups_behind(self) -> list[GroupLag]:
         """The largest lags, at most `limits.METRICS_GROUPS_SHOWN`, among the first

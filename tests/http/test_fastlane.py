@@ -9,6 +9,8 @@ import pytest
 
 from seb_appliance import limits
 from seb_appliance.api.server import http_protocol
+from seb_appliance.formats import batch
+from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
 from tests.support.appliance import RunningAppliance, running_appliance
 from tests.support.lanes import Lane
 
@@ -286,3 +288,41 @@ async def test_a_head_of_the_go_brokers_api_is_remembered_without_its_boundary(
         newest = await seb.client.get("/v1/topics/t/records?offset=-1")
         assert newest.json()["records"][0]["value"] == boundary
     assert len(heads._young) <= before + 2  # of the appends, and of the reads
+
+
+async def test_records_that_grow_much_when_they_are_encoded_are_not_answered_here(
+    seb: RunningAppliance,
+) -> None:
+    """A control character takes six bytes in JSON, and ten times as long as a letter."""
+    for topic, value in (("letters", b"x" * 900_000), ("escapes", b"\1" * 900_000)):
+        await seb.client.put(f"/v1/topics/{topic}", json={})
+        await seb.client.post(f"/v1/topics/{topic}/records", content=value)
+        answer = await seb.client.get(f"/v1/topics/{topic}/records")  # now they are in memory
+        assert answer.json()["records"][0]["value"] == value.decode()
+        lane, before = Lane(seb), seb.server.plain_answers.answered
+        asked = consume(seb.admin_key, topic=topic).replace(BATCH.encode(), b"application/json")
+        lane.protocol.data_received(asked)
+        assert (seb.server.plain_answers.answered > before) == (topic == "letters")
+        lane.leave()
+
+
+async def test_a_small_body_of_many_records_is_checked_in_a_child_process(
+    seb: RunningAppliance,
+) -> None:
+    """100,000 tombstones without a byte, compressed to 25 KB, take 40 ms."""
+    await seb.client.put("/v1/topics/nothing", json={})
+    for count, here in ((100, True), (100_000, False)):
+        columns = Columns(
+            int64s([1] * count), BinaryColumn.of([None] * count), BinaryColumn.of([b""] * count)
+        )
+        body = batch.encode(columns, base_offset=0, created_us=0, zstd_level=3)
+        assert len(body) < limits.PARSED_AT_ONCE_BYTES
+        lane, before = Lane(seb), seb.server.plain_answers.answered
+        parsed = seb.appliance.parser.parsed
+        head, _, _ = produce(seb.admin_key, topic="nothing").partition(b"Content-Length")
+        head += b"Content-Type: %b\r\nContent-Length: %d\r\n\r\n" % (BATCH.encode(), len(body))
+        assert (await lane.answers(head + body)).startswith(b"HTTP/1.1 201")
+        assert (seb.server.plain_answers.answered > before) == here
+        assert (seb.appliance.parser.parsed > parsed) != here
+        lane.leave()
+    assert await end_of(seb, "nothing") == 100_100

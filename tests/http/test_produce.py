@@ -276,3 +276,13 @@ async def test_base64_is_the_way_for_bytes(seb):
         "/v1/topics/bytes/records/0", headers={"accept": "application/octet-stream"}
     )
     assert answer.content == value
+
+
+async def test_a_request_has_so_many_batches_and_no_more(seb):
+    one, most = make_batch([b""]), limits.BATCHES_PER_REQUEST_MAX
+    headers = {"Content-Type": "application/vnd.seb.batch"}
+    path = "/v1/topics/batches/records"
+    answer = await seb.client.post(path, content=one * (most + 1), headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (413, "request_too_large")
+    answer = await seb.client.post(path, content=one * most, headers=headers)
+    assert answer.json()["count"] == most

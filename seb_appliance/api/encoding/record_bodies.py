@@ -40,6 +40,9 @@ from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Bytes
 from seb_appliance.formats.queues.queues import DELIVER_AT_HEADER
 
+# A small body of compressed batches may hold 100,000 records of nothing.
+_CHECKED_AT_ONCE_RECORDS: Final = 5_000
+_CHECKED_AT_ONCE_BYTES: Final = 4 * limits.MIB
 _BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _HEADER_PREFIX: Final = b"seb-header-"
 DELIVER_AT: Final = b"seb-deliver-at"
@@ -173,6 +176,17 @@ def batches_at(body: Bytes, checked: CheckedBatches) -> NewBatches:
     return NewBatches(batches, checked.largest_bytes, checked.delayed)
 
 
+def takes_long(body: Bytes) -> bool:
+    """Whether `check_batches` of a small body would hold the event loop. Raises BadBatchError."""
+    count = inflated_bytes = at = 0
+    while at < len(body):
+        header = batch.read_header(body, at)
+        count += header.count
+        inflated_bytes += header.inflated_bytes
+        at += header.total_bytes
+    return count > _CHECKED_AT_ONCE_RECORDS or inflated_bytes > _CHECKED_AT_ONCE_BYTES
+
+
 def check_batches(body: Bytes, max_bytes: int, *, by_record: bool = False) -> CheckedBatches:
     """Batches back to back, each checked to its last column; `max_bytes` bounds what they inflate
     to. `by_record`: headers may say until when a record is delayed. Raises BadBatchError,
@@ -185,6 +199,11 @@ def check_batches(body: Bytes, max_bytes: int, *, by_record: bool = False) -> Ch
         header = batch.read_header(body, at)
         count += header.count
         inflated_bytes += header.inflated_bytes
+        if len(headers) == limits.BATCHES_PER_REQUEST_MAX:
+            raise RequestTooLargeError(
+                f"A request has at most {limits.BATCHES_PER_REQUEST_MAX} record batches; send "
+                "larger batches, or smaller requests."
+            )
         if count > limits.RECORDS_IN_BATCHES_MAX:
             raise too_many_records(limits.RECORDS_IN_BATCHES_MAX)
         if inflated_bytes > max_bytes:
@@ -280,7 +299,9 @@ async def parse_records(
     refuse_record_headers(headers)
     if kind == "batch":
         by_record = _takes_delays_of_records(headers)
-        checked = await parser.parse(owner, check_batches, body, max_bytes, by_record=by_record)
+        is_slow = len(body) <= limits.PARSED_AT_ONCE_BYTES and takes_long(body)
+        parse = parser.parse_apart if is_slow else parser.parse
+        checked = await parse(owner, check_batches, body, max_bytes, by_record=by_record)
         return batches_at(body, checked)
     return await parser.parse(owner, _of_json, body, kind, headers)
 

@@ -8,9 +8,9 @@ parts of bounded size, so that whoever sends it can let others run in between.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise, repeat
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -26,6 +26,9 @@ VALUE_SHAPES: Final[tuple[ValueShape, ...]] = ("text", "json", "base64")
 # A part is made without a break: at most about a millisecond.
 _PART_RECORDS: Final = 512
 _PART_BYTES: Final = 256 * 1024
+# A longer value is written in pieces: a control character takes ten times as long as a letter.
+_PIECE: Final = 48 * 1024  # characters or bytes; a multiple of 3, for base64
+_HERE: Final = b"\0"  # no JSON has it
 _encoder: Final = msgspec.json.Encoder()
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 _NO_RECORDS: Final = b'"records":[]'
@@ -44,6 +47,16 @@ class RecordOut(msgspec.Struct):
     key_base64: bytes | UnsetType = UNSET
     value_base64: bytes | UnsetType = UNSET
     headers_base64: dict[str, bytes] | UnsetType = UNSET
+
+
+class Shown(Protocol):
+    """A record with its value, and perhaps more."""
+
+    value: str | Raw | None
+    value_base64: bytes | UnsetType
+
+
+R = TypeVar("R", bound=Shown)
 
 
 class RecordsOut(msgspec.Struct):
@@ -77,14 +90,69 @@ def framed(frame: RecordsOut, result: ReadResult, shape: ValueShape) -> Iterator
     before, _, after = _encoder.encode(frame).partition(_NO_RECORDS)
     opening = before + _NO_RECORDS[:-1]
     for part in record_parts(result, shape):
-        yield opening + _encoder.encode(part)[1:-1]
+        yield from listed(part, opening)
         opening = b","
     yield (b"" if opening == b"," else opening) + _NO_RECORDS[-1:] + after + b"\n"
 
 
 def ndjson_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
     """One record per line."""
-    return map(_encoder.encode_lines, record_parts(result, shape))
+    for part in record_parts(result, shape):
+        if is_large(part[0]):
+            yield from in_pieces(part[0])
+            yield b"\n"
+        else:
+            yield _encoder.encode_lines(part)
+
+
+def written(record: Shown) -> Iterator[bytes]:
+    """A record as JSON, to be joined."""
+    if is_large(record):
+        yield from in_pieces(record)
+    else:
+        yield _encoder.encode(record)
+
+
+def listed(part: Sequence[Shown], opening: bytes) -> Iterator[bytes]:
+    """A part as members of a list in JSON, behind `opening`."""
+    if is_large(part[0]):
+        yield opening
+        yield from in_pieces(part[0])
+    else:
+        yield opening + _encoder.encode(part)[1:-1]
+
+
+def is_large(record: Shown) -> bool:
+    """Whether it is to be written in pieces; such a record is a part of its own."""
+    value, packed = record.value, record.value_base64
+    if isinstance(value, Raw):
+        return memoryview(value).nbytes > _PIECE
+    return len(value or "") > _PIECE or (isinstance(packed, bytes) and len(packed) > _PIECE)
+
+
+def in_pieces(record: Shown) -> Iterator[bytes]:
+    """A large record as JSON. Its value is taken from it."""
+    value, packed = record.value, record.value_base64
+    if isinstance(packed, bytes):
+        record.value_base64 = Raw(_HERE)
+    else:
+        record.value = Raw(_HERE)
+    before, _, after = _encoder.encode(record).partition(_HERE)
+    if isinstance(value, Raw):
+        yield before
+        whole = memoryview(value).cast("B")
+        for at in range(0, len(whole), _PIECE):
+            yield bytes(whole[at : at + _PIECE])
+        yield after
+        return
+    yield before + b'"'
+    if isinstance(packed, bytes):
+        for at in range(0, len(packed), _PIECE):
+            yield base64.b64encode(packed[at : at + _PIECE])
+    elif value is not None:
+        for at in range(0, len(value), _PIECE):
+            yield _encoder.encode(value[at : at + _PIECE])[1:-1]
+    yield b'"' + after
 
 
 def records(result: ReadResult, shape: ValueShape) -> Iterator[RecordOut]:
@@ -93,10 +161,27 @@ def records(result: ReadResult, shape: ValueShape) -> Iterator[RecordOut]:
 
 
 def record_parts(result: ReadResult, shape: ValueShape) -> Iterator[list[RecordOut]]:
-    """The records, some at a time."""
+    """The records, some at a time, a large one alone."""
     for piece in result.slices:
-        for _, _, fields in record_columns(piece, shape):
-            yield list(map(RecordOut, *fields))
+        for begin, end, fields in record_columns(piece, shape):
+            yield from apart(piece, begin, end, list(map(RecordOut, *fields)))
+
+
+def apart(piece: BatchSlice, begin: int, end: int, part: list[R]) -> Iterator[list[R]]:
+    """The part, which is these records of `piece`, cut so that a large one is alone."""
+    starts = piece.batch.columns.values.starts
+    if starts[end] - starts[begin] <= _PIECE:  # most parts: not even all values together
+        yield part
+        return
+    begin = 0
+    for at, record in enumerate(part):
+        if is_large(record):
+            if begin < at:
+                yield part[begin:at]
+            yield [record]
+            begin = at + 1
+    if begin < len(part):
+        yield part[begin:]
 
 
 def record_columns(

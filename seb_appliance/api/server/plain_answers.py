@@ -9,7 +9,7 @@ that fails is not remembered.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -30,7 +30,7 @@ from seb_appliance.api.encoding.answers import (
 )
 from seb_appliance.api.encoding.formats import BODY_FORMATS
 from seb_appliance.api.encoding.problems import problem_body, problem_headers
-from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single
+from seb_appliance.api.encoding.record_bodies import parse_batches, parse_single, takes_long
 from seb_appliance.api.encoding.record_json import parse_json, parse_ndjson
 from seb_appliance.api.encoding.trace_context import TRACEPARENT, keep_traceparent
 from seb_appliance.api.routes.groups.offsets import commit_of, committed_body, parse_offsets
@@ -70,6 +70,7 @@ from seb_appliance.formats.operations import CommittedOffset
 
 # Larger bodies go to the application, which parses them outside the event loop.
 BODY_BYTES_MAX: Final = 64 * limits.KIB
+_ENCODED_BYTES_MAX: Final = 2 * limits.FETCH_BYTES_DEFAULT  # of an answer that is made at once
 _CLOSE: Final = b"connection: close\r\n"
 
 
@@ -231,7 +232,10 @@ class PlainAnswers:
         self, plain: PlainProduce, data: bytes, body_at: int
     ) -> bytes | NewRecords | NewBatches | None:
         if plain.kind == "batch":  # not copied: these bytes go into the entry
-            return parse_batches(memoryview(data)[body_at:], self._max_request_bytes)
+            batches = memoryview(data)[body_at:]
+            if takes_long(batches):
+                return None
+            return parse_batches(batches, self._max_request_bytes)
         body = data[body_at:]
         if plain.protocol is not None:
             return plain.protocol.records_of(self._broker, plain, body)
@@ -335,10 +339,10 @@ class PlainAnswers:
             return None
         if not taken:
             return None
-        parts = list[Bytes](taken_parts(self._broker, plain.queue, taken, asked.values))
-        length = sum(map(len, parts))
-        reservation = self._room_for(plain, length)
-        if reservation is None:
+        parts = _at_once(taken_parts(self._broker, plain.queue, taken, asked.values))
+        length = 0 if parts is None else sum(map(len, parts))
+        reservation = None if parts is None else self._room_for(plain, length)
+        if parts is None or reservation is None:
             self._broker.queues.undo(plain.queue, taken)
             return None
         parts.insert(0, self._fixed_head(TAKEN_HEADERS, length, dates, close=close))
@@ -360,7 +364,11 @@ class PlainAnswers:
             status, headers, parts = plain.protocol.consumed(result, plain.wanted, boundary)
         else:
             status, headers = 200, consumed_headers(result, plain.chosen)
-            parts = list(encode(result, plain.chosen, plain.shape))
+            encoded = encode(result, plain.chosen, plain.shape)
+            made = encoded if isinstance(encoded, list) else _at_once(encoded)
+            if made is None:
+                return None
+            parts = made
         return self._sent(plain, status, headers, parts, dates, close=close)
 
     def _sent(
@@ -452,6 +460,18 @@ class PlainAnswers:
         end = self._end_close if close else self._end
         request_id = self._new_request_id().encode()
         return b"%b%d%b%b%b" % (around[0], length, around[1], request_id, end)
+
+
+def _at_once(parts: Iterable[Bytes]) -> list[Bytes] | None:
+    """None if there is much more than what was asked for: a large record, or characters with
+    escapes. It takes long, so others must have a turn in between."""
+    made, size_bytes = list[Bytes](), 0
+    for part in parts:
+        size_bytes += len(part)
+        if size_bytes > _ENCODED_BYTES_MAX:
+            return None
+        made.append(part)
+    return made
 
 
 def _around_length(headers: FixedHeaders, dates: Headers) -> tuple[bytes, bytes]:

@@ -274,7 +274,7 @@ class KeyIndexing:
         """Of all topics with an index."""
         return [
             Progress(topic.name, self.indexed_offset(topic), topic.log_end_offset)
-            for topic in self._catalog.topics()
+            for topic in self._catalog.unsorted()
             if is_indexed(topic)
         ]
 

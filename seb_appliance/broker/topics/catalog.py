@@ -122,6 +122,10 @@ class Catalog:
     def topics(self) -> list[Topic]:
         return [self._by_name[name] for name in self.topic_names()]
 
+    def unsorted(self) -> Iterable[Topic]:
+        """`topics` in any order: to sort thousands of names takes 10 ms."""
+        return self._by_name.values()
+
     def with_rows(self) -> list[Topic]:
         """All topics, also held ones; a fork comes after its parent."""
         return list(self._by_id.values())

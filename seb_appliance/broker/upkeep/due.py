@@ -200,7 +200,7 @@ class Compactions:
             self._failed.pop(item.topic_id, None)
 
     def progress(self) -> CompactionProgress:
-        topics = [topic for topic in self._catalog.topics() if topic.settings.compacts]
+        topics = [topic for topic in self._catalog.unsorted() if topic.settings.compacts]
         dirty = sum(_bytes(t.stored, _clean_rows(t), len(t.stored)) for t in topics)
         return CompactionProgress(len(topics), dirty, sum(t.stored.total_bytes for t in topics))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Final
@@ -20,7 +21,9 @@ from seb_appliance.api.encoding.record_json import (
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.errors import BadJsonError
 
-_AT_ONCE: Final = 256  # records, made without a break
+# Of records, made without a break: at most a few milliseconds, if each must be parsed.
+_RECORDS_AT_ONCE: Final = 256
+_BYTES_AT_ONCE: Final = 128 * limits.KIB
 _DATA_BYTES: Final = 48 * limits.KIB  # of an event, without a break; a multiple of 3, for base64
 _list_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -65,22 +68,31 @@ def _bounded_decoder() -> msgspec.json.Decoder[msgspec.Struct]:
 
 def byte_parts(result: ReadResult) -> Iterator[bytes]:
     """The records' values, to be joined."""
-    for piece in result.slices:
-        for begin in range(piece.begin, piece.end, _AT_ONCE):
-            items = piece.batch.columns.values.slice(begin, min(begin + _AT_ONCE, piece.end))
-            yield b"".join(item for item in items if item is not None)
+    for items in _some(result):
+        yield b"".join(item for item in items if item is not None)
 
 
 def json_parts(result: ReadResult) -> Iterator[bytes]:
     """A list of the records' values. Those that others appended and are no JSON come as a text, or
     as `{"value_base64": …}`; tombstones as null."""
     opening = b"["
-    for piece in result.slices:
-        for begin in range(piece.begin, piece.end, _AT_ONCE):
-            items = piece.batch.columns.values.slice(begin, min(begin + _AT_ONCE, piece.end))
-            yield opening + b",".join(map(_shown, items))
-            opening = b","
+    for items in _some(result):
+        yield opening + b",".join(map(_shown, items))
+        opening = b","
     yield b"[]" if opening == b"[" else b"]"
+
+
+def _some(result: ReadResult) -> Iterator[list[bytes | None]]:
+    """The records' values, some at a time, also where a few are much larger than others."""
+    for piece in result.slices:
+        values, begin = piece.batch.columns.values, piece.begin
+        starts = values.starts[piece.begin : piece.end + 1].tolist()
+        while begin < piece.end:
+            most_bytes = starts[begin - piece.begin] + _BYTES_AT_ONCE
+            end = piece.begin + bisect_right(starts, most_bytes) - 1
+            end = max(begin + 1, min(end, begin + _RECORDS_AT_ONCE))
+            yield values.slice(begin, end)
+            begin = end
 
 
 def event_data(result: ReadResult, *, json: bool, in_base64: bool) -> Iterator[bytes]:

@@ -14,5 +14,6 @@ UNSENT_BYTES_MAX: Final = 256 * KIB  # of a connection, written and not sent
 ALL_UNSENT_BYTES_MAX: Final = 64 * MIB  # of all connections of a protocol
 CLOSE_S_MAX: Final = 5  # for a client to take what it was sent last
 CONNECTIONS_SHOWN_MAX: Final = 1_000  # of the clients of ports, in one answer
+REFUSALS_LOGGED_MAX: Final = 100  # of a port, in a minute
 PROXY_BYTES_MAX: Final = 4 * KIB  # of the PROXY protocol, version 2
 PROXY_S_MAX: Final = 10  # from the connection of a proxy to its whole header

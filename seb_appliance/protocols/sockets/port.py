@@ -19,6 +19,7 @@ from seb_appliance.protocols.sockets import limits as socket_limits
 from seb_appliance.protocols.sockets.connection import PacketConnection
 from seb_appliance.protocols.sockets.handshaking import Handshake, TlsListener
 from seb_appliance.protocols.sockets.listening import Connections
+from seb_appliance.protocols.sockets.refusals import Refusals
 
 _log = logging.getLogger(__name__)
 C = TypeVar("C", bound=PacketConnection[Any])
@@ -46,7 +47,7 @@ class Port(Generic[C]):
         self.room = room
         self.starving = starving
         self.unsent = unsent
-        self.refusals = 0
+        self._refusals = Refusals(broker.clock, protocol)
         self._protocol = protocol
         self._address = address
         self._tls = tls
@@ -168,10 +169,11 @@ class Port(Generic[C]):
             self._idle.set()
 
     def refused(self, connection: C, why: str) -> None:
-        self.refusals += 1
-        _log.info(
-            "%s client %r at %s: %s", self._protocol, connection.client_id, connection.address, why
-        )
+        self._refusals.note(connection.client_id, connection.address, why)
+
+    @property
+    def refusals(self) -> int:
+        return self._refusals.count
 
     def slowed(self, connection: C) -> None:
         """The client, which has an API key, does not take at once what it is sent."""

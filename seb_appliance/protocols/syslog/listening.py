@@ -32,6 +32,7 @@ from seb_appliance.errors import (
 from seb_appliance.formats.api_key_members import Grant
 from seb_appliance.protocols.sockets.handshaking import Handshake, TlsListener
 from seb_appliance.protocols.sockets.listening import Connections
+from seb_appliance.protocols.sockets.refusals import Refusals
 from seb_appliance.protocols.syslog import limits as syslog_limits
 from seb_appliance.protocols.syslog.messages import AT_ONCE, BadFrameError, Framer, read_header
 
@@ -68,6 +69,7 @@ class Syslog:
         self._reading: set[asyncio.Task[Any]] = set()
         self._storing: set[asyncio.Task[Appended]] = set()
         self._counts: Counter[str] = Counter()
+        self._refusals = Refusals(broker.clock, "syslog", logging.WARNING)
         self._datagrams: deque[tuple[bytes, str]] = deque()
         self._server: asyncio.Server | None = None
         self._listeners: list[TlsListener] = []
@@ -184,7 +186,7 @@ class Syslog:
 
     def _refuse(self, address: str, why: str) -> None:
         self._counts["refused"] += 1
-        _log.warning("syslog from %s is refused: %s", address, why)
+        self._refusals.note("", address, why)
 
     async def _read(self, reader: asyncio.StreamReader, address: str) -> None:
         """Stores what arrives; reads no further while much of it waits to be stored."""

@@ -150,11 +150,17 @@ def pieces(draw) -> BatchSlice:
     return BatchSlice(batch.decode(stored), begin, end, memoryview(stored))
 
 
-@given(st.lists(pieces(), max_size=3), st.sampled_from(SHAPES), st.integers(1, 4))
-def test_the_bytes_are_those_of_encoding_record_after_record(slices, shape, at_once):
+@given(
+    st.lists(pieces(), max_size=3),
+    st.sampled_from(SHAPES),
+    st.integers(1, 4),
+    st.sampled_from([3, 6, 48 * 1024]),
+)
+def test_the_bytes_are_those_of_encoding_record_after_record(slices, shape, at_once, piece):
     answer = ReadResult('t"records":[]', 1, slices, 200, 0, 300)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "_PART_RECORDS", at_once)
+        patch.setattr(module, "_PIECE", piece)
         assert encode_json(answer, shape) == plain_json(answer, shape)
         assert encode_ndjson(answer, shape) == plain_ndjson(answer, shape)
 
@@ -162,5 +168,10 @@ def test_the_bytes_are_those_of_encoding_record_after_record(slices, shape, at_o
 def test_parts_are_small_whatever_the_size_of_the_values():
     small = result([b"x" * 10] * 5_000)
     assert [part.count(b"\n") for part in ndjson_parts(small, "text")] == [512] * 9 + [392]
-    large = result([b"x" * 100_000] * 10)
-    assert [part.count(b"\n") for part in ndjson_parts(large, "text")] == [2] * 5
+    middle = result([b"x" * 40_000] * 12)
+    assert [part.count(b"\n") for part in ndjson_parts(middle, "text")] == [6] * 2
+    # Each of these characters takes six bytes, and ten times as long as a letter.
+    large = result([b"\1" * 500_000, b"x", b"\xff" * 500_000, b'["' + b"x" * 500_000 + b'"]'])
+    for shape in SHAPES:
+        for parts in (json_parts(large, shape), ndjson_parts(large, shape)):
+            assert max(map(len, parts)) < 6 * 50_000

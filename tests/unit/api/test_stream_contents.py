@@ -84,3 +84,15 @@ def test_a_large_record_of_short_lines_is_told_in_parts_between_which_others_hav
     parts = list(event_data(of_records(content), json=False, in_base64=False))
     assert max(map(len, parts)) <= 6 * 48 * limits.KIB
     assert sum(map(len, parts)) == len(b"event: data\ndata:\n\n") + 6 * len(content)
+
+
+@pytest.mark.parametrize("parts_of", [contents.json_parts, contents.byte_parts])
+def test_values_are_shown_so_many_bytes_at_a_time(parts_of) -> None:
+    """Each must be parsed: 1 MiB of numbers takes 10 ms. A large record makes no others larger."""
+    numbers = b"[%b0]" % (b"0," * 2_000)
+    small, large = [b"1"] * 1_000, b"[%b0]" % (b"0," * 200_000)
+    values = [*small, *[numbers] * 250, large, *small]
+    parts = list(parts_of(of_records(*values)))
+    assert b"".join(parts).translate(None, b",[]") == b"".join(values).translate(None, b",[]")
+    assert sorted(map(len, parts))[-2] < 140_000 < max(map(len, parts)) < 410_000
+    assert len(parts) < 30

@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import JSON, format_times
-from seb_appliance.api.encoding.record_encoding import ValueShape, record_columns
+from seb_appliance.api.encoding.record_encoding import ValueShape, apart, listed, record_columns
 from seb_appliance.api.openapi.shared import READ_ERRORS, RECORD, WRITE_ERRORS
 from seb_appliance.api.routes.queues.queues import authorize_queue, may_use, queue_of
 from seb_appliance.api.routes.records.reading import NO_STORE, encoded, unless_gone
@@ -32,7 +32,6 @@ from seb_appliance.broker.queues.views import Result
 from seb_appliance.errors import QueueNotFoundError, ShuttingDownError, StandbyError
 from seb_appliance.formats.queues.queues import DelayMs, LeaseMs
 
-_encoder: Final = msgspec.json.Encoder()
 _TAKEN_BY_DEFAULT: Final = 100
 
 Tokens = Annotated[list[str], Meta(min_length=1, max_length=limits.DELIVERIES_PER_REQUEST_MAX)]
@@ -132,8 +131,9 @@ def taken_parts(
             attempts = [delivery.attempt for delivery in out]
             times = format_times([delivery.first_us for delivery in out])
             rows = list(map(DeliveryOut, tokens, attempts, times, repeat(topic.name), *record))
-            yield opening + _encoder.encode(rows)[1:-1]
-            opening = b","
+            for part in apart(one.piece, begin, end, rows):
+                yield from listed(part, opening)
+                opening = b","
     yield (b"" if opening == b"," else opening) + b"]}\n"
 
 

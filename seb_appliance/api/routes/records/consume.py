@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import Final
 from urllib.parse import quote_from_bytes
 
@@ -21,7 +22,6 @@ from seb_appliance.api.encoding.answers import (
     Answer,
     Headers,
     format_time,
-    json_line,
 )
 from seb_appliance.api.encoding.formats import Encoding, answer_format, negotiate
 from seb_appliance.api.encoding.record_encoding import (
@@ -32,6 +32,7 @@ from seb_appliance.api.encoding.record_encoding import (
     csv_parts,
     ndjson_parts,
     records,
+    written,
 )
 from seb_appliance.api.encoding.trace_context import RequestTrace
 from seb_appliance.api.openapi.parameters import CONSUME_OR_FOLLOW, VALUES
@@ -350,14 +351,13 @@ async def consume_one(ctx: RequestContext) -> object:
     result = await read_one(ctx.broker, ctx.topic, place)
     if chosen == RAW.decode():
         return raw_answer(ctx.broker, ctx.call, result)
+    headers = [(b"content-type", chosen.encode()), topic_id_of(result), NO_STORE, VARY]
     if chosen == EVENT.decode():
         one = answer_format(chosen).one
         assert one is not None, chosen
-        body = one(result)
-    else:
-        body = json_line(next(iter(records(result, shape))))
-    headers = [(b"content-type", chosen.encode()), topic_id_of(result), NO_STORE, VARY]
-    return held(ctx.broker, ctx.call, headers, [body])
+        return held(ctx.broker, ctx.call, headers, [one(result)])
+    parts = chain(written(next(iter(records(result, shape)))), [b"\n"])
+    return await encoded(ctx.broker, ctx.call, headers, parts)
 
 
 ROUTES: Final = [consume, consume_one]

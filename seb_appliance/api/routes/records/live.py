@@ -9,24 +9,24 @@ encode for themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Generic, TypeVar
 
-import msgspec
 from litestar.types import Receive, Scope, Send
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import SSE, Headers, body_event, send_part
 from seb_appliance.api.encoding.problems import REQUEST_ID_STATE, problem_body
-from seb_appliance.api.encoding.record_encoding import ValueShape, records
+from seb_appliance.api.encoding.record_encoding import ValueShape, records, written
 from seb_appliance.api.server.auth import METER_STATE, Call, authenticated_again, within_quota
 from seb_appliance.broker.access.grants import grants_admin
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.read.waiting import Follower, Listener, Part
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError, FollowerTooSlowError, SebError
+from seb_appliance.tasks import in_slices
 
 # What live streams have in common: they begin, send what there is, sleep, ping, and end.
 #
@@ -299,7 +299,7 @@ class LiveRecords(LiveAnswer[Follower]):
     async def _part(self, follower: Follower) -> Part:
         """Encoded once for all followers at the same offset."""
         if not (self._at_end and self._left is None and self._until > limits.OFFSET_MAX):
-            return self._encoded(await self._read(follower))
+            return await self._encoded(await self._read(follower))
         recent = self._broker.followers.recent
         place = (follower.topic_id, self._shape, self._offset)
         found = recent.get(place)
@@ -307,8 +307,9 @@ class LiveRecords(LiveAnswer[Follower]):
             result = await self._read(follower)
             found = recent.get(place)  # another one may have been faster
         if found is None:
-            found = self._encoded(result)
-            recent.put(place, found)
+            found = await self._encoded(result)
+            if recent.get(place) is None:
+                recent.put(place, found)
         return found
 
     async def _read(self, follower: Follower) -> ReadResult:
@@ -324,16 +325,17 @@ class LiveRecords(LiveAnswer[Follower]):
         assert follower.log_end_offset >= result.next_offset, (self._topic, result.next_offset)
         return result
 
-    def _encoded(self, result: ReadResult) -> Part:
+    async def _encoded(self, result: ReadResult) -> Part:
         count = sum(piece.end - piece.begin for piece in result.slices)
         self._broker.counters.live_encoded += count
-        return Part(events(result, self._shape), count, result.next_offset)
+        parts = [part async for part in in_slices(events(result, self._shape))]
+        return Part(b"".join(parts), count, result.next_offset)
 
 
-def events(result: ReadResult, shape: ValueShape) -> bytes:
-    """One event for each record; its id is the record's offset."""
-    encode = msgspec.json.Encoder().encode
-    return b"".join(
-        b"id: %d\ndata: %b\n\n" % (record.offset, encode(record))
-        for record in records(result, shape)
-    )
+def events(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
+    """To be joined: one event for each record; its id is the record's offset."""
+    for record in records(result, shape):
+        pieces = written(record)
+        yield b"id: %d\ndata: %b" % (record.offset, next(pieces))
+        yield from pieces
+        yield b"\n\n"

@@ -6,13 +6,14 @@ Last-Event-ID goes on in all of them behind the last event that was received.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import JSON, SSE, Headers
-from seb_appliance.api.encoding.record_encoding import records
+from seb_appliance.api.encoding.record_encoding import RecordOut, records, written
 from seb_appliance.api.openapi.parameters import VALUES, format_of, header, query
 from seb_appliance.api.openapi.shared import RECORD
 from seb_appliance.api.routes.records.live import RETRY, LiveAnswer
@@ -47,6 +48,7 @@ from seb_appliance.errors import (
     ShuttingDownError,
     TopicNotFoundError,
 )
+from seb_appliance.tasks import in_slices
 
 FORMATS: Final = {"sse": SSE.decode(), "json": JSON.decode()}
 
@@ -162,19 +164,18 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
             return None
         found = recent.get(place)
         if found is None:
-            found = self._encoded(result)
-            if result.next_offset == result.log_end_offset:  # else nobody else may be there
+            found = await self._encoded(result)
+            # Else nobody else may be there, or somebody was faster.
+            if result.next_offset == result.log_end_offset and recent.get(place) is None:
                 recent.put(place, found)
         return found
 
-    def _encoded(self, result: ReadResult) -> Part:
+    async def _encoded(self, result: ReadResult) -> Part:
         made = list(records(result, self._wanted.shape))
         self._broker.counters.live_encoded += len(made)
-        encoded = map(msgspec.json.encode, made)
-        topic = b'{"topic":"%b",' % result.topic.encode()  # names need no escapes
-        lines = b"\n".join(topic + line[1:] for line in encoded)
+        lines = [piece async for piece in in_slices(_lines(result.topic, made))]
         offsets = [record.offset for record in made]
-        return Part(lines, len(made), result.next_offset, offsets)
+        return Part(b"".join(lines), len(made), result.next_offset, offsets)
 
     def _with_ids(self, topic_id: int, part: Part) -> bytes:
         """The part as events, whose ids are the places behind each; the stream moves behind it."""
@@ -190,6 +191,16 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
             b"id: %b%d%b\ndata: %b\n\n" % (before, offset + 1, after, line)
             for offset, line in lines
         )
+
+
+def _lines(topic: str, made: Iterable[RecordOut]) -> Iterator[bytes]:
+    """To be joined: the records, each with its topic, and line breaks between them."""
+    opening, between = b'{"topic":"%b",' % topic.encode(), b""  # names need no escapes
+    for record in made:
+        pieces = written(record)
+        yield between + opening + next(pieces)[1:]
+        yield from pieces
+        between = b"\n"
 
 
 _DATA: Final = msgspec.json.encode({"topic": "orders.eu", **RECORD}).decode()

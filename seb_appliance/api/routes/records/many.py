@@ -18,7 +18,13 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import JSON, Answer, json_line
-from seb_appliance.api.encoding.record_encoding import RecordOut, ValueShape, ndjson_parts
+from seb_appliance.api.encoding.record_encoding import (
+    RecordOut,
+    ValueShape,
+    in_pieces,
+    is_large,
+    record_parts,
+)
 from seb_appliance.api.routes.records.reading import NO_STORE, VARY, encoded, value_shape
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
@@ -134,6 +140,7 @@ def start_of(topic: Topic, place: Mapping[int, int], *, latest: bool) -> int:
 HELD_BYTES_MAX: Final = limits.FETCH_BYTES_MAX
 PAGE_QUERY: Final = frozenset({"max_bytes", "wait", "group"})
 _RECORDS: Final = b'{"records":[],'
+_encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
 class ToCommit(msgspec.Struct):
@@ -282,9 +289,15 @@ def _parts(frame: ManyRecordsOut, results: list[ReadResult], shape: ValueShape) 
     before = _RECORDS[:-2]
     for result in results:
         topic = b'{"topic":"%b",' % result.topic.encode()  # names need no escapes
-        for lines in ndjson_parts(result, shape):
-            # No line break stands inside of a record.
-            yield before + topic + lines[1:-1].replace(b"\n{", b"," + topic)
+        for part in record_parts(result, shape):
+            if is_large(part[0]):
+                pieces = in_pieces(part[0])
+                yield before + topic + next(pieces)[1:]
+                yield from pieces
+            else:
+                lines = _encode_lines(part)
+                # No line break stands inside of a record.
+                yield before + topic + lines[1:-1].replace(b"\n{", b"," + topic)
             before = b","
     after = json_line(frame).removeprefix(_RECORDS)
     yield (b"" if before == b"," else before) + b"]," + after
