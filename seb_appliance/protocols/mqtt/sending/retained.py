@@ -174,9 +174,10 @@ class Retained:
 
     async def _forget(self) -> None:
         """What the deleted topic had: nothing of it is retained any more."""
-        levels, self._root, self.count = deque([self._root]), _Level(), 0
-        self._topic_id = 0
+        levels = deque((self._root.below or {}).values())
+        self._root, self.count, self._topic_id = _Level(), 0, 0
         async for level in in_slices(_emptied(levels)):
+            self._room.give_back(level.owner, _LEVEL_BYTES)
             if level.row is not None:
                 self._count_bytes(level.row, -1)
                 level.row = None
