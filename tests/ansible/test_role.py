@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from seb_appliance import limits
 from seb_appliance.settings import SETTINGS
 from tests.ansible.playing import PLAYBOOKS, ROLE, ROOT, Played, play, read_defaults, render
 
@@ -82,6 +83,14 @@ def test_the_unit_restarts_a_process_that_hangs() -> None:
     """tests/server/test_watchdog.py shows that the appliance says that it lives."""
     unit = (ROLE / "templates" / "seb.service.j2").read_text().splitlines()
     assert {"Restart=always", "WatchdogSec=60", "NotifyAccess=main"} <= set(unit)
+
+
+def test_the_unit_allows_more_files_than_there_may_be_connections() -> None:
+    unit = (ROLE / "templates" / "seb.service.j2").read_text()
+    named = re.search(r"^LimitNOFILE=(\d+)$", unit, re.MULTILINE)
+    most = limits.CONNECTIONS_MAX + limits.MQTT_CONNECTIONS_MAX + limits.KAFKA_CONNECTIONS_MAX
+    assert named
+    assert int(named[1]) > most + 1_000
 
 
 @pytest.mark.slow
