@@ -94,7 +94,7 @@ class Memory:
         quarter = max(1, len(self.files) // 4)
         return min(self.files[-quarter:]) - min(self.files[:quarter])
 
-    def slope_mib_per_hour(self, share: float = 0.5) -> tuple[float, float]:
+    def slope_mib_per_hour(self, share: float) -> tuple[float, float]:
         """Of the last `share` of the time: the slope of the line of least squares, and how far
         the points scatter about it (one standard deviation, MiB)."""
         points = self.points[int(len(self.points) * (1 - share)) :]
