@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Self
+from functools import partial
+from typing import Any, Self, TypeAlias
 
 from seb_appliance import limits
 from seb_appliance.broker.callbacks import Turns
@@ -375,25 +376,43 @@ class Part:
     offsets: Sequence[int] = ()
 
 
+Place: TypeAlias = tuple[int, str, int]
+"""Of a part: the topic id, the shape of values, and the first offset."""
+
+
 class RecentParts:
-    """Parts that the first follower of a topic encoded and the others will need; the least recently
-    used are dropped. A place is the topic id, the shape of values, and the part's first offset."""
+    """Parts that the first follower of a topic encodes and the others will need; the least recently
+    used are dropped."""
 
     def __init__(self, bytes_max: int) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._parts: OrderedDict[tuple[int, str, int], Part] = OrderedDict()
+        self._parts: OrderedDict[Place, Part] = OrderedDict()
+        self._making: dict[Place, asyncio.Task[Part]] = {}
 
-    def get(self, place: tuple[int, str, int]) -> Part | None:
+    def get(self, place: Place) -> Part | None:
         found = self._parts.get(place)
         if found is not None:
             self._parts.move_to_end(place)
         return found
 
-    def put(self, place: tuple[int, str, int], part: Part) -> None:
-        assert place not in self._parts, place
-        self._parts[place] = part
-        self._bytes += len(part.encoded)
+    async def made_once(self, place: Place, make: Callable[[], Coroutine[Any, Any, Part]]) -> Part:
+        """The part. Others run while it is read and encoded: who asks for it then waits for it."""
+        found = self.get(place)
+        if found is not None:
+            return found
+        task = self._making.get(place)
+        if task is None:
+            task = self._making[place] = asyncio.create_task(make())
+            task.add_done_callback(partial(self._put, place))
+        return await asyncio.shield(task)  # whoever asked first may leave
+
+    def _put(self, place: Place, task: asyncio.Task[Part]) -> None:
+        del self._making[place]
+        if task.cancelled() or task.exception() is not None:
+            return
+        self._parts[place] = task.result()
+        self._bytes += len(task.result().encoded)
         while self._bytes > self._bytes_max:
             _, dropped = self._parts.popitem(last=False)
             self._bytes -= len(dropped.encoded)

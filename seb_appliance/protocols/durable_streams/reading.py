@@ -300,17 +300,13 @@ class LiveStream(LiveAnswer[Follower]):
 
     async def _part(self, follower: Follower) -> Part:
         """Encoded once for all followers at the same offset."""
-        recent = self._broker.followers.recent
+        if not self._told_end:
+            return await self._made()
         place = (follower.topic_id, self._shape, self._offset)
-        found = recent.get(place) if self._told_end else None
-        if found is None:
-            result = await self._read()
-            found = recent.get(place) if self._told_end else None  # another may have been faster
-            if found is None:
-                found = await self._encoded(result)
-                if self._told_end and recent.get(place) is None:
-                    recent.put(place, found)
-        return found
+        return await self._broker.followers.recent.made_once(place, self._made)
+
+    async def _made(self) -> Part:
+        return await self._encoded(await self._read())
 
     async def _read(self) -> ReadResult:
         """Waits for at least one record. Raises TopicNotFoundError also if the topic is deleted in

@@ -299,18 +299,12 @@ class LiveRecords(LiveAnswer[Follower]):
     async def _part(self, follower: Follower) -> Part:
         """Encoded once for all followers at the same offset."""
         if not (self._at_end and self._left is None and self._until > limits.OFFSET_MAX):
-            return await self._encoded(await self._read(follower))
-        recent = self._broker.followers.recent
+            return await self._made(follower)
         place = (follower.topic_id, self._shape, self._offset)
-        found = recent.get(place)
-        if found is None:
-            result = await self._read(follower)
-            found = recent.get(place)  # another one may have been faster
-        if found is None:
-            found = await self._encoded(result)
-            if recent.get(place) is None:
-                recent.put(place, found)
-        return found
+        return await self._broker.followers.recent.made_once(place, lambda: self._made(follower))
+
+    async def _made(self, follower: Follower) -> Part:
+        return await self._encoded(await self._read(follower))
 
     async def _read(self, follower: Follower) -> ReadResult:
         """Waits for at least one record. Raises TopicNotFoundError also if the topic is deleted in

@@ -162,13 +162,9 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
             return None
         if result.topic_id != topic.topic_id:  # there is one of that name again
             return None
-        found = recent.get(place)
-        if found is None:
-            found = await self._encoded(result)
-            # Else nobody else may be there, or somebody was faster.
-            if result.next_offset == result.log_end_offset and recent.get(place) is None:
-                recent.put(place, found)
-        return found
+        if result.next_offset < result.log_end_offset:  # nobody else may be there
+            return await self._encoded(result)
+        return await recent.made_once(place, lambda: self._encoded(result))
 
     async def _encoded(self, result: ReadResult) -> Part:
         made = list(records(result, self._wanted.shape))

@@ -85,10 +85,46 @@ async def test_followers_are_told_of_many_changes_in_slices(
     assert (followers.count, dict(followers.readers.by_topic)) == (0, {})
 
 
-def test_the_part_longest_unused_goes_first() -> None:
+async def encoded(parts: RecentParts, offset: int) -> Part:
+    async def encode() -> Part:
+        return Part(b"x", 1, offset + 1)
+
+    return await parts.made_once((1, "", offset), encode)
+
+
+async def test_the_part_longest_unused_goes_first() -> None:
     parts = RecentParts(bytes_max=2)
     for offset in (0, 1):
-        parts.put((1, "", offset), Part(b"x", 1, offset + 1))
+        await encoded(parts, offset)
     parts.get((1, "", 0))
-    parts.put((1, "", 2), Part(b"x", 1, 3))
+    await encoded(parts, 2)
     assert [parts.get((1, "", offset)) is None for offset in (0, 1, 2)] == [False, True, False]
+
+
+async def test_who_asks_for_a_part_while_it_is_encoded_gets_the_same_one() -> None:
+    parts, begun, may_end = RecentParts(bytes_max=9), [], asyncio.Event()
+
+    async def encode() -> Part:
+        begun.append(1)
+        await may_end.wait()
+        return Part(b"x", 1, 1)
+
+    asking = [asyncio.create_task(parts.made_once((1, "", 0), encode)) for _ in range(3)]
+    await settle()
+    asking[0].cancel()  # its client has left
+    await settle()
+    may_end.set()
+    first, second = await asyncio.gather(*asking[1:])
+    assert first is second is parts.get((1, "", 0))
+    assert begun == [1]
+
+
+async def test_a_part_that_could_not_be_encoded_is_encoded_again() -> None:
+    parts = RecentParts(bytes_max=9)
+
+    async def fail() -> Part:
+        raise ShuttingDownError("now")
+
+    with pytest.raises(ShuttingDownError):
+        await parts.made_once((1, "", 0), fail)
+    assert (await encoded(parts, 0)).encoded == b"x"
