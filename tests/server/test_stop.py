@@ -123,6 +123,8 @@ async def test_a_second_signal_ends_a_stop_at_once(number: signal.Signals, tmp_p
         assert "Traceback" not in seb.shown
         with pytest.raises(LostError):
             await asked
+        waits.close()
+        other.close()
 
 
 async def test_a_bucket_that_is_away_makes_a_stop_unfinished_and_callers_are_told(
