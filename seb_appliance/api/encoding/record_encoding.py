@@ -26,7 +26,8 @@ VALUE_SHAPES: Final[tuple[ValueShape, ...]] = ("text", "json", "base64")
 # A part is made without a break: at most about a millisecond.
 _PART_RECORDS: Final = 512
 _PART_BYTES: Final = 256 * 1024
-# A longer value is written in pieces: a control character takes ten times as long as a letter.
+# A value that is longer is written in pieces: a control character takes ten times as long as a
+# letter.
 _PIECE: Final = 48 * 1024  # characters or bytes; a multiple of 3, for base64
 _HERE: Final = b"\0"  # no JSON has it
 _encoder: Final = msgspec.json.Encoder()
@@ -126,8 +127,8 @@ def is_large(record: Shown) -> bool:
     """Whether it is to be written in pieces; such a record is a part of its own."""
     value, packed = record.value, record.value_base64
     if isinstance(value, Raw):
-        return memoryview(value).nbytes > _PIECE
-    return len(value or "") > _PIECE or (isinstance(packed, bytes) and len(packed) > _PIECE)
+        return memoryview(value).nbytes > _PART_BYTES
+    return len((packed if isinstance(packed, bytes) else value) or "") > _PART_BYTES
 
 
 def in_pieces(record: Shown) -> Iterator[bytes]:
@@ -168,20 +169,16 @@ def record_parts(result: ReadResult, shape: ValueShape) -> Iterator[list[RecordO
 
 
 def apart(piece: BatchSlice, begin: int, end: int, part: list[R]) -> Iterator[list[R]]:
-    """The part, which is these records of `piece`, cut so that a large one is alone."""
+    """The part, which is these records of `piece`, cut so that none is too long where many bytes
+    are in a few records; a large record is alone."""
     starts = piece.batch.columns.values.starts
-    if starts[end] - starts[begin] <= _PIECE:  # most parts: not even all values together
-        yield part
-        return
-    begin = 0
-    for at, record in enumerate(part):
-        if is_large(record):
-            if begin < at:
-                yield part[begin:at]
-            yield [record]
-            begin = at + 1
-    if begin < len(part):
-        yield part[begin:]
+    first = begin
+    if starts[end] - starts[begin] > _PART_BYTES:  # not in most parts
+        for at in range(begin + 1, end):
+            if starts[at + 1] - starts[first] > _PART_BYTES:
+                yield part[first - begin : at - begin]
+                first = at
+    yield part[first - begin :]
 
 
 def record_columns(

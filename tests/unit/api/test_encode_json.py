@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 
 from seb_appliance import limits
 from seb_appliance.api.encoding import record_encoding as module
-from seb_appliance.api.encoding.record_encoding import ValueShape, json_parts, ndjson_parts
+from seb_appliance.api.encoding.record_encoding import (
+    ValueShape,
+    json_parts,
+    ndjson_parts,
+    record_parts,
+)
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
@@ -175,3 +180,12 @@ def test_parts_are_small_whatever_the_size_of_the_values():
     for shape in SHAPES:
         for parts in (json_parts(large, shape), ndjson_parts(large, shape)):
             assert max(map(len, parts)) < 6 * 50_000
+
+
+def test_a_part_is_no_longer_where_all_bytes_are_in_a_few_records():
+    values = [b"", *[b"x" * 100_000] * 9, b"y" * 300_000, *[b""] * 3_000]
+    parts = list(record_parts(result(values), "text"))
+    sizes = [sum(len(record.value) for record in part) for part in parts]
+    assert [record.value.encode() for part in parts for record in part] == values
+    assert max(size for size, part in zip(sizes, parts, strict=True) if len(part) > 1) <= 256 * 1024
+    assert [len(part) for part, size in zip(parts, sizes, strict=True) if size == 300_000] == [1]
