@@ -54,6 +54,12 @@ async def clone(folder: Path) -> restoring.Cloned:
     return await restoring.clone(of(folder), of(folder, "copy"), None, quiet)
 
 
+async def clone_breaks_off(tmp_path: Path, patched: pytest.MonkeyPatch) -> None:
+    break_after(2, patched)
+    with pytest.raises(StoreUnusableError, match="broke off"):
+        await clone(tmp_path)
+
+
 async def test_a_copy_is_brought_up_to_date_by_the_same_command(tmp_path: Path, mode: Mode) -> None:
     async with appliance(tmp_path) as seb:
         await produce(seb, "one", "two")
@@ -338,10 +344,8 @@ async def test_a_copy_that_ends_leaves_the_mark_of_a_later_one(
         async def later_one_first(copy: copying.BucketCopy) -> None:
             with monkeypatch.context() as patched:
                 patched.setattr(copying.BucketCopy, "finish", finish)
-                break_after(2, patched)
                 await produce(seb, *"23456789")
-                with pytest.raises(StoreUnusableError, match="broke off"):
-                    await clone(tmp_path)
+                await clone_breaks_off(tmp_path, patched)
             await finish(copy)
 
         with monkeypatch.context() as patched:
@@ -368,9 +372,7 @@ async def test_a_copy_goes_on_with_what_another_one_has_begun_a_moment_before(
             found = await looked(*given)
             with monkeypatch.context() as patched:
                 patched.setattr(restoring, "_end_of_earlier_copy", looked)
-                break_after(2, patched)
-                with pytest.raises(StoreUnusableError, match="broke off"):
-                    await clone(tmp_path)
+                await clone_breaks_off(tmp_path, patched)
             return found
 
         with monkeypatch.context() as patched:
@@ -388,9 +390,7 @@ async def test_a_copy_that_is_brought_up_to_date_is_taken_for_no_whole_bucket(
         await clone(tmp_path)
         await produce(seb, *"23456789")
         with monkeypatch.context() as patched:
-            break_after(2, patched)
-            with pytest.raises(StoreUnusableError, match="broke off"):
-                await clone(tmp_path)
+            await clone_breaks_off(tmp_path, patched)
     half = of(tmp_path, "copy")
     looks = (
         restoring.verify(half, quiet),

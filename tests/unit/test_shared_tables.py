@@ -143,6 +143,19 @@ async def busy_tables(here: Ground) -> NextCommits:
     return NextCommits(broker.tables, broker.table_commits)
 
 
+async def turns(
+    commits: NextCommits, count: int, took_s: dict[str, float]
+) -> list[tuple[str, str]]:
+    """Whose tables got the next commits, by the first letter of their names, and of which kind."""
+    seen: list[tuple[str, str]] = []
+    for _ in range(count):
+        job = await commits.next_job(lambda _: False, print)
+        assert job is not None
+        seen.append((job.head.definition.name[0], job.op))
+        commits.had_turn(job, took_s[seen[-1][0]])
+    return seen
+
+
 async def send_to_each(here: Ground) -> None:
     for name in ("g1", "g2", "g3", "o1"):
         sent = await here.seb.client.post(f"/v1/topics/{name}/records", content=b"x")
@@ -151,12 +164,7 @@ async def send_to_each(here: Ground) -> None:
 
 async def test_an_api_key_whose_commits_take_long_delays_others_by_one_of_these(tmp_path: Path):
     async with ground(tmp_path) as here:
-        commits, seen = await busy_tables(here), []
-        for _ in range(6):
-            job = await commits.next_job(lambda _: False, print)
-            assert job is not None
-            seen.append((job.head.definition.name[0], job.op))
-            commits.had_turn(job, 20.0 if seen[-1][0] == "g" else 0.1)
+        seen = await turns(await busy_tables(here), 6, {"g": 20.0, "o": 0.1})
         assert seen[:3] == [("g", "append"), ("o", "append"), ("g", "replace")]
         assert seen[3:] == [("o", "replace"), ("o", "append"), ("o", "replace")]
 
@@ -164,12 +172,7 @@ async def test_an_api_key_whose_commits_take_long_delays_others_by_one_of_these(
 async def test_new_records_that_always_wait_do_not_keep_files_from_being_merged(tmp_path: Path):
     """Nor old ones from being removed."""
     async with ground(tmp_path) as here:
-        commits, seen = await busy_tables(here), []
-        for _ in range(4):
-            job = await commits.next_job(lambda _: False, print)
-            assert job is not None
-            seen.append((job.head.definition.name[0], job.op))
-            commits.had_turn(job, 1.0)
+        seen = await turns(await busy_tables(here), 4, {"g": 1.0, "o": 1.0})
         assert sorted(seen) == [(who, op) for who in "go" for op in ("append", "replace")]
 
 

@@ -136,8 +136,8 @@ def parse_offset(token: str) -> int:
 def etag(topic_id: int, begin: int, end: int, stored_us: int, *, closed: bool) -> bytes:
     """The ETag of a read: of the offsets `begin` to `end` (exclusive), and whether the stream is
     closed there. A topic that is created again has another id. `stored_us`: when the last record
-    was stored, 0 where none is read; in a copy of the bucket that goes back in time, other records
-    get the same offsets."""
+    was stored, 0 where none is read; after a restore as of an earlier time, other records get
+    the same offsets."""
     return b'"%d-%d-%d-%x%b"' % (topic_id, begin, end, stored_us, b"-c" if closed else b"")
 
 

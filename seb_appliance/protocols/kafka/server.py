@@ -46,9 +46,9 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def new_producer_id(self) -> int:
-        """No other has it, in the life of the bucket: an epoch has one writer. A copy that goes
-        back in time has the same epochs again: the records of a producer of before would be taken
-        for repeats of those of a new one. So the ids of an epoch begin anywhere."""
+        """No other has it, in the life of the bucket: an epoch has one writer. After a
+        restore as of an earlier time the same epochs come again, and records of an older producer
+        would be taken for repeats of a new one's. So the ids of an epoch begin at random."""
         return next(self._producer_ids)
 
     def go(self, work: Coroutine[Any, Any, None]) -> None:

@@ -66,8 +66,8 @@ def offsets_of(taken: Sequence[Lent]) -> Iterator[tuple[int, int]]:
 
 def id_of(bucket_id: bytes, queue: str, taken: Sequence[Taken]) -> str:
     """The same for the same records, whenever and however often they are sent. Their timestamps are
-    part of it: in a copy of the bucket that goes back in time, others get the same offsets, and
-    receivers ignore an id that they know."""
+    part of it: after a restore as of an earlier time, others get the same offsets, and receivers
+    ignore an id that they know."""
     digest = hashlib.sha256(bucket_id + queue.encode())
     for one in taken:
         times = one.piece.batch.columns.timestamps_us[one.piece.begin : one.piece.end]

@@ -40,8 +40,8 @@ def uuid_of(server: Server, name: str) -> bytes:
 
 
 def _uuid(server: Server, topic: Topic | TopicView) -> bytes:
-    """A copy of the bucket that goes back in time gives its new topics the ids of others, but not
-    their times."""
+    """After a restore as of an earlier time, new topics get the ids of others, but not their
+    times."""
     said = server.broker.bucket_id + topic.created_us.to_bytes(8, "big")
     return _TOPIC_ID.pack(blake2b(said, digest_size=8).digest(), topic.topic_id)
 
