@@ -86,9 +86,11 @@ class Onlooker:
             self.look_at_writers()
 
     def look_at_writers(self) -> None:
+        """One that was taken over and has not noticed it takes the next writer's for foreign."""
         for machine in self._world.machines:
-            if machine.process is not None and machine.process.broker is not None:
-                self.foreign |= machine.process.broker.table_commits.foreign
+            process = machine.process
+            if process is not None and self._world.is_newest_writer(process):
+                self.foreign |= process.broker.table_commits.foreign  # type: ignore[union-attr]
 
     def look_last(self, broker: Broker) -> None:
         """At every snapshot that is kept."""
