@@ -10,6 +10,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Coroutine,
     Generator,
     Iterable,
     Iterator,
@@ -20,9 +21,12 @@ from weakref import WeakKeyDictionary
 
 from seb_appliance import limits
 from seb_appliance.clock import Clock
+from seb_appliance.errors import RequestTimeoutError
 
 _ReadPipe: TypeAlias = tuple[asyncio.ReadTransport, asyncio.StreamReader]
 _PIPE_BYTES: Final = 1 << 20  # read ahead
+S = TypeVar("S")
+T = TypeVar("T")
 CALLBACKS: Final = "callbacks"  # of timers and tasks that nobody waits for
 
 
@@ -130,6 +134,33 @@ class Job:
         raise NotImplementedError
 
 
+# Requests whose client may leave. `receive` is ASGI's; nothing else may call it meanwhile.
+
+Receive: TypeAlias = Callable[[], Awaitable[Mapping[str, object]]]
+
+
+async def disconnected(receive: Receive, leave: Callable[[], None] = lambda: None) -> None:
+    """Calls `leave` once the client has left."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    leave()
+
+
+async def while_connected(work: Coroutine[Any, Any, T], receive: Receive) -> T:
+    """The result of `work`, which ends when the client leaves. Raises RequestTimeoutError then."""
+    task = asyncio.create_task(work)
+    leaving = asyncio.create_task(disconnected(receive))
+    try:
+        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise RequestTimeoutError("The client left before there was an answer.")
+        return task.result()
+    finally:
+        task.cancel()
+        leaving.cancel()
+        await asyncio.gather(task, leaving, return_exceptions=True)
+
+
 # Child processes: modules of this package that are told their work through a pipe.
 
 
@@ -197,9 +228,6 @@ class Child:
 
 # Long work on the event loop, in slices: everybody else has a turn every few milliseconds.
 
-
-S = TypeVar("S")
-T = TypeVar("T")
 
 SLICE_S: Final = 0.002
 SLICES_AT_ONCE: Final = 2  # in a turn of the event loop

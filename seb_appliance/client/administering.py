@@ -222,7 +222,7 @@ class AsyncAdmin:
     ) -> Json:
         """`secret` of the answer is the API key itself; it is shown only once. A grant is
         `{"operation": "consume", "topics": "orders.*", "groups": "lake"}`; `more`: `expires`,
-        `description`, `quotas`."""
+        `description`, `quotas`, `unique_name` (refuse it if another API key has this name)."""
         body = {"name": name, "grants": [dict(grant) for grant in grants], **more}
         return await self._send("POST", "/v1/api-keys", body)
 

@@ -57,7 +57,7 @@ def make(admin: Admin, change: Change, members: Json, keep_secret: Callable[[Jso
                 keep_secret({"name": name, **made})
         case "api_key", "create":
             more = {member: members[member] for member in members if member != "grants"}
-            keep_secret(admin.create_api_key(name, members["grants"], **more))
+            keep_secret(admin.create_api_key(name, members["grants"], **more, unique_name=True))
         case "api_key", "change":
             admin.change_api_key(api_key_id, **members)
         case "api_key", "delete":

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlencode, urlsplit
 
 from litestar import Request
-from litestar.types import ASGIApp, Scope
+from litestar.types import ASGIApp, Receive, Scope
 
 from seb_appliance import limits
 from seb_appliance.addresses import known_as, network_of
@@ -152,13 +152,14 @@ class FormProblem:
 @dataclass(frozen=True, slots=True)
 class Visit:
     """One request to a page, and how to answer it. `form`: the query of a GET, the body of a POST.
-    `origin`: the address by which the client reached us, for command lines. `part`: the id of the
-    element that htmx requests, "" for a whole page."""
+    `receive`: tells that the client has left. `origin`: the address by which it reached us, for
+    command lines. `part`: the id of the element that htmx requests, "" for a whole page."""
 
     desk: Desk
     session: Session | None
     token: str
     form: Form
+    receive: Receive
     origin: str
     path: str
     part: str
@@ -319,6 +320,7 @@ class Desk:
             self.sessions.find(token, used=b"seb-by-itself" not in headers),
             token,
             Form([]),
+            request.receive,
             f"{proto.decode('latin-1')}://{headers.get(b'host', b'').decode('latin-1')}",
             scope["path"],
             headers.get(b"hx-target", b"").decode("latin-1") if b"hx-request" in headers else "",

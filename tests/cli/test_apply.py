@@ -243,6 +243,30 @@ def test_a_secret_that_cannot_be_written_is_told_of_with_the_way_out(
     assert f"seb api-keys rotate {key} gives it a new one" in sentence
 
 
+def test_a_secret_that_a_killed_run_did_not_write_is_told_of_by_the_next_one(
+    seb: Seb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was killed when the API key was made, at the first write into the file."""
+    secrets = seb.folder / "secrets"
+    path = write(seb, "api_keys: {killed: {grants: [consume:a]}, used: {grants: [admin]}}\n")
+    with monkeypatch.context() as patched:
+        patched.setattr("os.write", lambda *_: sys.exit("killed"))
+        with pytest.raises(SystemExit, match="killed"):
+            seb("apply", path, "--secrets-file", str(secrets))
+    killed = api_key(seb, "killed")["api_key_id"]
+    for more in (["--diff"], ["--yes"], []):
+        told = seb("apply", path, "--secrets-file", str(secrets), *more).err
+        assert told.splitlines()[0] == (
+            f"the secret of API key killed ({killed}) is not in {secrets} and was never used: "
+            f"if nobody has it, seb api-keys rotate {killed} gives it a new one"
+        )
+    secret = seb.good("api-keys", "rotate", killed, "--yes", "--json").json["secret"]
+    key = seb.folder / "killed.key"
+    key.write_text(secret)
+    seb.good("topics", "--key-file", str(key))
+    assert "rotate" not in seb.good("apply", path, "--secrets-file", str(secrets)).err
+
+
 def test_what_is_refused_stops_it_and_the_same_command_goes_on_later(seb: Seb) -> None:
     path = write(
         seb,
@@ -298,6 +322,24 @@ def test_two_api_keys_of_one_name_are_refused_before_anything_is_done(seb: Seb) 
     assert seb.good("topics", "--pattern", "twins").rows == []
     seb.good("api-keys", "revoke", made[0]["api_key_id"], "--yes")
     seb.good("apply", path)
+
+
+def test_of_two_that_make_an_api_key_of_one_name_one_is_refused(
+    seb: Seb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(seb, "api_keys: {raced: {grants: [admin]}}\n")
+    create = Admin.create_api_key
+
+    def other_first(*given: Any, **more: Any) -> Any:
+        create(*given, **more)
+        return create(*given, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Admin, "create_api_key", other_first)
+        sentence = seb.refused("apply", path)
+    assert f"The API key {api_key(seb, 'raced')['api_key_id']} has this name " in sentence
+    assert "create API key raced was not made" in sentence
+    assert seb.good("apply", path).out == ""
 
 
 def test_without_the_right_to_it_nothing_is_changed(seb: Seb) -> None:

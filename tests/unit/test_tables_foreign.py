@@ -72,6 +72,23 @@ async def test_a_repair_prints_anew_what_is_gone_of_earlier_commits(tmp_path: Pa
         assert here.seb.appliance.broker.tables.all()[0].head.number == number
 
 
+async def test_a_repair_prints_anew_what_has_another_length_than_earlier_commits_gave_it(
+    tmp_path: Path,
+):
+    async with ground(tmp_path) as here:
+        await here.make(table="iceberg")
+        for value in "abc":
+            await here.commit(value)
+        head = here.seb.appliance.broker.tables.all()[0].head
+        cut = head.key_of(next(name for name, length in earlier_metadata(head) if length))
+        await here.store.put(cut, (await here.store.get(cut))[:-1])
+        assert await here.repair() == 200
+        await here.settle()
+        assert [value for _, value in await here.rows()] == ["a", "b", "c"]
+        head = here.seb.appliance.broker.tables.all()[0].head
+        assert cut not in {head.key_of(name) for name, _ in earlier_metadata(head)}
+
+
 @pytest.mark.parametrize("name_of", [metadata_name, delta_name])
 async def test_the_hourly_look_finds_a_commit_of_someone_else_to_an_idle_topic(
     tmp_path: Path, name_of: Callable[[int], str]

@@ -144,9 +144,11 @@ class Access:
         disabled: bool = False,
         quotas: Quotas = NO_QUOTAS,
         secret: NewSecret | None = None,
+        unique_name: bool = False,
         by: Actor = THE_APPLIANCE,
     ) -> tuple[ApiKeyView, str]:
-        """The API key and its token, which is shown once and stored nowhere."""
+        """The API key and its token, which is shown once and stored nowhere. Raises
+        BadRequestError, with `unique_name` also when another API key has this name."""
         now_us = self._clock.wall_us()
         check_grants(grants)
         _check_expiry(expires_us, now_us)
@@ -169,6 +171,10 @@ class Access:
                     f"There are already {limits.API_KEYS_MAX} API keys; revoke one first."
                 )
                 raise Refusal(full, None)
+            for other in self._ahead.rows.values() if unique_name else ():
+                if other.name == name:
+                    taken = BadRequestError(f"The API key {other.api_key_id} has this name.")
+                    raise Refusal(taken, self._ahead.changed_in(other.api_key_id))
             assert event.api_key_id not in self._ahead.rows, event.api_key_id
             made = changeable_members(self._admit(window, event))
             return Action("api_key_created", "api_key", drawn.api_key_id, None, made)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from math import inf
 from typing import Final
 
@@ -67,7 +67,8 @@ _ROWS_AT_ONCE: Final = 500  # of the index, in one slice
 class TableCommits:
     """`place` is None where tables cannot be written. `foreign`: tables (by id) whose metadata in
     the bucket was written by someone else, with the key. `has_strays`: objects may lie below
-    `tables/` that nothing needs. `incomplete`: tables of which earlier metadata is gone."""
+    `tables/` that nothing needs. `incomplete`: tables whose earlier metadata is gone or
+    damaged."""
 
     def __init__(
         self,
@@ -398,7 +399,7 @@ class TableCommits:
         if table is not None and table.head.number == job.head.number:
             self._tables.publish(table.head)
 
-    def strays(self, listed: Sequence[str]) -> list[str]:
+    def strays(self, listed: Iterable[str]) -> list[str]:
         """Of the keys below the locations of tables those that nothing needs, now or later. Call it
         while no job runs; none are known while an event is in flight."""
         tables = self._tables.all()

@@ -144,3 +144,13 @@ def earlier_metadata(head: TableHead) -> Iterator[tuple[str, int]]:
             yield delta_name(begin, ".checkpoint.parquet"), 0
         for version in range(begin, number):
             yield delta_name(version), 0
+
+
+def earlier_faults(head: TableHead, sizes: Mapping[str, int]) -> Iterator[tuple[str, str]]:
+    """What is gone of `earlier_metadata`, or has another length, and what is wrong with it.
+    `sizes`: of the objects below the location of the table, by name."""
+    for name, length in earlier_metadata(head):
+        if name not in sizes:
+            yield name, "it is gone"
+        elif length not in (0, sizes[name]):
+            yield name, f"it has {sizes[name]:,} bytes, not {length:,}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterator
@@ -120,6 +121,8 @@ def _apply(
     """`in_use`: the id of the API key that this command uses."""
     with _nothing_changed():
         planned = plan(wanted, look(admin, wanted), prune=prune, in_use=in_use)
+        if secrets_file is not None and "api_keys" in wanted:
+            _tell_lost(admin, wanted, secrets_file)
         deletions = [change for change in planned.changes if change.action == "delete"]
         if deletions and not (diff or yes):
             _confirm(admin, deletions)
@@ -132,6 +135,21 @@ def _apply(
     with _secrets_to(secrets_file if makes_keys else None, report) as keep_secret:
         _make_all(admin, wanted, planned, keep_secret, report)
     return None
+
+
+def _tell_lost(admin: Admin, wanted: State, path: Path) -> None:
+    """Name the API keys of the file whose secrets are neither in the file at `path` nor used: an
+    earlier run may have ended before it could write them."""
+    text = path.read_text(errors="replace") if path.is_file() else ""
+    written = set(re.findall(r'"seb_(\w{8})_[\w-]+"', text))
+    for key in admin.api_keys():
+        name, api_key_id = printable(key["name"]), key["api_key_id"]
+        is_lost = key["last_used"] is None and api_key_id not in written
+        if is_lost and key["name"] in wanted["api_keys"]:
+            tell(
+                f"the secret of API key {name} ({api_key_id}) is not in {path} and was never used: "
+                f"if nobody has it, seb api-keys rotate {api_key_id} gives it a new one"
+            )
 
 
 def _take_secrets(wanted: State, planned: Plan) -> None:

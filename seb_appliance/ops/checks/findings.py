@@ -30,8 +30,8 @@ _TABLE_FILE: Final = (
     "has them, too: set table=none, run seb tables drop, and set table again."
 )
 _TABLE_METADATA: Final = (
-    "If it is there, remove it. seb tables repair then prints Iceberg's anew, without older "
-    "snapshots. For Delta's, set the setting table to iceberg, and back."
+    "seb tables repair prints Iceberg's anew, without older snapshots. For Delta's, set the "
+    "setting table to iceberg, and back."
 )
 _TELL_US: Final = "Keep a copy of the bucket, stop the tidier (--tidier off), and report this bug."
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from seb_appliance import limits
 from seb_appliance.broker.lake.jobs import PrintedObject, PrintJob
-from seb_appliance.broker.lake.names import earlier_metadata, names_in_use
+from seb_appliance.broker.lake.names import earlier_faults, names_in_use
 from seb_appliance.broker.lake.table import LakeFile, LakeTable, TableHead
 from seb_appliance.broker.ports import LoadedState
 from seb_appliance.errors import CorruptObjectError, ObjectMissingError
@@ -129,12 +129,8 @@ class LakeCheck:
         self.files += len(table.files)
         found = list(self._of_files(table, sizes))
         bad = {problem.subject for problem in found}
-        for name, length in earlier_metadata(head):
-            if name not in sizes:
-                found.append(self._problem(head, "table_metadata_missing", name, "it is gone"))
-            elif length not in (0, sizes[name]):
-                detail = f"it has {sizes[name]:,} bytes, not {length:,}"
-                found.append(self._problem(head, "table_metadata_missing", name, detail))
+        for name, fault in earlier_faults(head, sizes):
+            found.append(self._problem(head, "table_metadata_missing", name, fault))
         if HAS_PARQUET:
             found += await self._of_metadata(table)
             if not self.quick:

@@ -45,10 +45,10 @@ class BucketCleaner:
             found += await list_all(self._store, folder)
         return [(info.key, layout.epoch_of(info.key)) for info in found]
 
-    async def list_tables(self) -> list[str]:
-        """Every key below the location of a lake table."""
+    async def list_tables(self) -> dict[str, int]:
+        """Every key below the location of a lake table, with its size in bytes."""
         found = await list_all(self._store, layout.TABLES)
-        return [info.key for info in found if layout.is_of_table(info.key)]
+        return {info.key: info.size for info in found if layout.is_of_table(info.key)}
 
     async def delete_objects(self, keys: Sequence[str]) -> None:
         """Delete objects that our log condemned longer ago than the grace time."""

@@ -24,6 +24,7 @@ from seb_appliance.formats.lake.readers import (
     table_name,
 )
 from seb_appliance.quantities import counted
+from seb_appliance.tasks import while_connected
 from seb_appliance.ui.answers import csv_file
 from seb_appliance.ui.lists import FIELDS as LIST_FIELDS
 from seb_appliance.ui.lists import Column, as_they_are, having, linked, listed
@@ -172,7 +173,8 @@ async def query(visit: Visit, table: str) -> ASGIApp:
     statement = visit.form.text("sql")
     if len(statement.encode()) > limits.SQL_STATEMENT_BYTES_MAX:
         raise BadRequestError("The statement is too long.")
-    answer = await visit.broker.sql.query(OPERATOR, statement, lambda _: True)
+    asked = visit.broker.sql.query(OPERATOR, statement, lambda _: True)
+    answer = await while_connected(asked, visit.receive)
     if visit.form.text("as") == "csv":
         names = [name for name, _ in answer.result.columns]
         text = await asyncio.to_thread(csv_of, names, _rows(_raw_rows(answer)))

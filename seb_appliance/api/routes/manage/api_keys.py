@@ -45,7 +45,8 @@ Grants = Annotated[
 
 
 class NewApiKey(msgspec.Struct, forbid_unknown_fields=True):
-    """An API key to create. `expires` null: it never expires."""
+    """An API key to create. `expires` null: it never expires. `unique_name`: refuse it if another
+    API key has this name."""
 
     name: KeyName
     grants: Grants
@@ -53,6 +54,7 @@ class NewApiKey(msgspec.Struct, forbid_unknown_fields=True):
     description: Description = ""
     disabled: bool = False
     quotas: Quotas | None = None
+    unique_name: bool = False
 
 
 class QuotaChanges(changes_of(Quotas, constrained=True)):  # type: ignore[misc]
@@ -230,6 +232,7 @@ async def create_api_key(ctx: RequestContext) -> object:
         description=asked.description,
         disabled=asked.disabled,
         quotas=asked.quotas or NO_QUOTAS,
+        unique_name=asked.unique_name,
         by=ctx.call.actor,
     )
     return _made(_out(ctx.broker, view), secret)

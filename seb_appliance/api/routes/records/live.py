@@ -9,7 +9,7 @@ encode for themselves.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar, Final, Generic, TypeVar
 
@@ -26,7 +26,7 @@ from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.read.waiting import Follower, Listener, Part
 from seb_appliance.broker.values import ApiKeyView, From, ReadRequest, ReadResult
 from seb_appliance.errors import BadParameterError, FollowerTooSlowError, SebError
-from seb_appliance.tasks import in_slices
+from seb_appliance.tasks import disconnected, in_slices
 
 # What live streams have in common: they begin, send what there is, sleep, ping, and end.
 #
@@ -169,13 +169,6 @@ class LiveAnswer(Generic[L]):
         request_id = str(scope["state"].get(REQUEST_ID_STATE, ""))
         document = problem_body(error, request_id, to_admin=grants_admin(self._key.grants))
         return b"event: error\ndata: %b\n" % document
-
-
-async def disconnected(receive: Receive, leave: Callable[[], None]) -> None:
-    """Calls `leave` once the client has left."""
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    leave()
 
 
 _NOT_LIVE: Final = ("wait", "max_bytes")

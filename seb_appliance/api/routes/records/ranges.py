@@ -18,7 +18,7 @@ from litestar.types import Message, Receive, Scope, Send
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import Headers, body_event, send_part
 from seb_appliance.api.encoding.formats import Encoding
-from seb_appliance.api.routes.records.live import HEAD_STATE, disconnected
+from seb_appliance.api.routes.records.live import HEAD_STATE
 from seb_appliance.api.server.auth import Call, look_again, within_quota
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.read.reads import bytes_of
@@ -26,6 +26,7 @@ from seb_appliance.broker.shares import Reservation
 from seb_appliance.broker.values import From, ReadRequest, ReadResult
 from seb_appliance.errors import SebError, ShuttingDownError
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.tasks import disconnected
 
 PART: Final = ReadRequest(
     From(earliest=True),

@@ -8,8 +8,6 @@ from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, Final, TypeVar
 
-from litestar.types import Receive
-
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import (
@@ -35,11 +33,9 @@ from seb_appliance.api.server.auth import (
 )
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.values import ReadRequest, ReadResult
-from seb_appliance.errors import (
-    BadParameterError,
-    RequestTimeoutError,
-)
+from seb_appliance.errors import BadParameterError
 from seb_appliance.formats.columns import Bytes
+from seb_appliance.tasks import while_connected
 
 T = TypeVar("T")
 
@@ -175,25 +171,6 @@ async def unless_gone(
     when the client leaves. It may be all that an idle appliance is asked, so it looks for a newer
     writer."""
     broker.look_for_newer_writer()
-    if not waits:
-        result = await reading
-        look_again(request.scope)
-        return result
-    task = asyncio.create_task(reading)
-    leaving = asyncio.create_task(_disconnected(request.receive))
-    try:
-        await asyncio.wait({task, leaving}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise RequestTimeoutError("The client left before there was an answer.")
-        result = task.result()
-        look_again(request.scope)
-        return result
-    finally:
-        task.cancel()
-        leaving.cancel()
-        await asyncio.gather(task, leaving, return_exceptions=True)
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    result = await (while_connected(reading, request.receive) if waits else reading)
+    look_again(request.scope)
+    return result

@@ -13,7 +13,7 @@ from typing import Final
 from seb_appliance import limits
 from seb_appliance.broker.lake.commits import TableCommits
 from seb_appliance.broker.lake.jobs import PrintJob, TableWriter, WriteJob
-from seb_appliance.broker.lake.names import earlier_metadata, misleads
+from seb_appliance.broker.lake.names import earlier_faults, misleads
 from seb_appliance.broker.lake.next_commits import NextCommits
 from seb_appliance.broker.lake.notes import CommitRefusedError
 from seb_appliance.broker.lake.table import TableHead
@@ -141,14 +141,17 @@ class TableKeeper(Job):
 
     async def _look_around(self, head: TableHead) -> None:
         """Before a repair: remove what someone else wrote behind the last commit, which readers who
-        list would follow, and note what is gone of earlier commits."""
+        list would follow, and note that metadata of earlier commits is gone or damaged."""
         location = head.definition.location
         listed = await self._cleaner.list_tables()
-        names = {key.removeprefix(location) for key in listed if key.startswith(location)}
-        later = [name for name in names if misleads(name, head.number)]
+        sizes = {
+            key.removeprefix(location): size
+            for key, size in listed.items()
+            if key.startswith(location)
+        }
+        later = [name for name in sizes if misleads(name, head.number)]
         await self._cleaner.delete_metadata([location + name for name in later])
-        needed = {name for name, _ in earlier_metadata(head) if name.startswith("metadata/")}
-        if not needed <= names:
+        if any(name.startswith("metadata/") for name, _ in earlier_faults(head, sizes)):
             self._commits.incomplete.add(head.table_id)
 
     async def _clean_next(self) -> bool:

@@ -8,7 +8,6 @@ and ends with it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 from litestar.types import ASGIApp, HTTPResponseBodyEvent, Receive, Scope, Send
 
@@ -17,6 +16,7 @@ from seb_appliance.broker.read.waiting import Follower
 from seb_appliance.broker.shares import OPERATOR
 from seb_appliance.broker.values import From
 from seb_appliance.errors import FollowerTooSlowError, OffsetExpiredError, SebError
+from seb_appliance.tasks import disconnected
 from seb_appliance.ui.page_context import Routes, Visit, link
 from seb_appliance.ui.pages.topics.records import FILTER, filter_of
 from seb_appliance.ui.records.rows import Look
@@ -65,7 +65,7 @@ class LiveRows:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         with self._visit.broker.follow(self._topic, OPERATOR) as follower:
             await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
-            leaving = asyncio.create_task(_disconnected(receive, follower.leave))
+            leaving = asyncio.create_task(disconnected(receive, follower.leave))
             last = b""
             try:
                 if not scope["state"].get("seb_head"):
@@ -131,9 +131,3 @@ def _event(name: str, text: str) -> bytes:
 
 def _body(content: bytes, *, more: bool) -> HTTPResponseBodyEvent:
     return {"type": "http.response.body", "body": content, "more_body": more}
-
-
-async def _disconnected(receive: Receive, leave: Callable[[], None]) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-    leave()
