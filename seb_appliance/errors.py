@@ -114,6 +114,12 @@ class ApiKeyNotFoundError(NotFoundError):
     code, title = "api_key_not_found", "No such API key"
 
 
+class EntryNotFoundError(NotFoundError):
+    """The appliance was restored as of an earlier time since it told the client the entry."""
+
+    code, title = "entry_not_found", "The journal has no such entry"
+
+
 class RecordNotFoundError(NotFoundError):
     code, title = "record_not_found", "No such record"
 

@@ -28,6 +28,12 @@ class EntryRef:
     epoch: int
     writer_id: bytes
 
+    @property
+    def text(self) -> str:
+        """As clients keep it. In no other history has an entry the same one: after a restore as of
+        an earlier time, another writer writes the entries that follow."""
+        return f"{self.seq}-{self.writer_id.hex()}"
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectRef:

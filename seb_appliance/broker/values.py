@@ -199,7 +199,8 @@ class ForkOf:
 @dataclass(frozen=True, slots=True)
 class TopicView:
     """A topic as of the last applied entry. `bytes`: its own; what a fork shares counts with its
-    parent. `forks`: how many there are of it. `closed`: a stream that takes no records."""
+    parent. `last_entry`: all records are in this entry of the journal and earlier ones. `forks`:
+    how many there are of it. `closed`: a stream that takes no records."""
 
     name: str
     topic_id: int
@@ -209,6 +210,7 @@ class TopicView:
     log_start_offset: int
     log_end_offset: int
     bytes: int
+    last_entry: str
     fork_of: ForkOf | None = None
     forks: int = 0
     closed: bool = False

@@ -16,6 +16,7 @@ class Topic(TypedDict):
     topic_id: int
     log_start_offset: int
     log_end_offset: int
+    last_entry: NotRequired[str]  # an older appliance does not send it
     effective_settings: Settings
 
 

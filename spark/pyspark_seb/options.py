@@ -122,13 +122,15 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """A topic as it is now. A topic that is created again under its name has another `topic_id`."""
+    """A topic as it is now. A topic that is created again under its name has another `topic_id`.
+    `last_entry`: the journal entry that has all records below the log end, with those before it."""
 
     topic: str
     topic_id: int
     log_start_offset: int
     log_end_offset: int
     is_compacted: bool = False
+    last_entry: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,22 @@ def _log_of(item: Topic) -> TopicLog:
         why = f"it describes a log with the offsets {offsets[0]} to {offsets[1]}"
         raise ApplianceError("the answer", 200, "unknown", why, {})
     is_compacted = "compact" in item["effective_settings"]["cleanup"]
-    return TopicLog(item["topic"], item["topic_id"], *offsets, is_compacted)
+    return TopicLog(item["topic"], item["topic_id"], *offsets, is_compacted, item.get("last_entry"))
+
+
+def check_entry(appliance: Appliance, topic: str, entry: str) -> None:
+    """`entry`: the last one of the topic when its offsets were kept. Raises TopicChangedError if
+    the journal does not have it any more."""
+    try:
+        appliance.get(f"/v1/entries/{entry}")
+    except ApplianceError as error:
+        if error.code != "entry_not_found":
+            raise
+        raise TopicChangedError(
+            f"the journal does not have entry {entry} any more, up to which topic {topic!r} was "
+            "read: the appliance was restored as of an earlier time, and what it stored since then "
+            "has offsets that were read before"
+        ) from error
 
 
 def group_topics(appliance: Appliance, group: str) -> dict[str, GroupTopic]:

@@ -139,6 +139,7 @@ ASKS: Final[dict[str, Ask]] = {
     # topics
     "listTopics": Ask(need="any key"),
     "getTopic": Ask(need="see"),
+    "checkEntry": Ask(need="any key", status=404),
     "createTopic": Ask(need="manage", json={"key_index": "history"}),
     "changeTopic": Ask(need="manage", json={"linger_ms": 5}),
     "trimTopic": Ask(need="manage", json={"before": 1}),

@@ -199,6 +199,7 @@ async def prepared(seb: RunningAppliance, route: Route) -> dict[str, str]:
         "inlet": topic,
         "subscription": topic,
         "connection": "1",
+        "entry": "1",
         "table": topic,
         "namespace": "topics",
         "secret": "a-secret-in-a-path",

@@ -29,10 +29,12 @@ async def copied(store: MemoryStore) -> MemoryStore:
 
 @pytest_asyncio.fixture
 async def histories(tmp_path):
-    """Two that begin alike, with a topic `t`: each starts the appliance on another copy."""
+    """Two that begin alike, with a topic `t`, and a record in `of-old`: each starts the appliance
+    on another copy."""
     first = MemoryStore()
     async with serving(tmp_path / "first", store=first) as running:
         await running[0].client.put("/v1/topics/t", json={})
+        await produce(running[0], "old", b"common")
     stores = {"lost": await copied(first), "kept": await copied(first)}
 
     @contextlib.asynccontextmanager
@@ -109,3 +111,30 @@ async def test_a_record_that_came_since_is_sent_under_no_id_of_before(histories)
     assert (first.body, second.body) == (b"lost", b"kept")
     assert first.headers["seb-offset"] == second.headers["seb-offset"]
     assert first.headers["webhook-id"] != second.headers["webhook-id"]
+
+
+async def test_the_journal_of_one_history_has_no_entry_of_another_one(histories):
+    """So clients learn that the offsets that they keep are those of other records."""
+
+    async def last_entry(client, topic):
+        return (await client.seb.client.get(f"/v1/topics/{topic}")).json()["last_entry"]
+
+    async def asked(client, entry):
+        answer = await client.seb.client.get(f"/v1/entries/{entry}")
+        return answer.status_code if answer.is_success else answer.json()["code"]
+
+    entries = {}
+    for name in ("lost", "kept"):
+        async with histories(name) as client:
+            for _ in range(3):
+                await produce(client.seb, "new", name.encode())
+            entries[name] = await last_entry(client, "of-new")
+            entries["common", name] = await last_entry(client, "of-old")
+            assert await asked(client, entries[name]) == 204
+            assert await asked(client, entries["common", "lost"]) == 204
+            for never in ("9999-" + "0" * 32, "1", "0-", "-1", "x", "9" * 5000):
+                assert await asked(client, never) == "entry_not_found"
+            if name == "kept":
+                await produce(client.seb, "new", b"more")
+                assert await asked(client, entries["lost"]) == "entry_not_found"
+    assert entries["common", "lost"] == entries["common", "kept"]

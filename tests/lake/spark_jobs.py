@@ -138,6 +138,13 @@ class Steps:
         found = self.spark.sql(f"SELECT name FROM {self.table(write)}.refs").collect()
         return [one.name for one in found]
 
+    def roll_back(self, write: str) -> None:
+        """An Iceberg table, to what it was before its newest commit."""
+        own = self.table(write)
+        snapshots = self.spark.sql(f"SELECT * FROM {own}.snapshots ORDER BY committed_at DESC")
+        before = snapshots.collect()[1].snapshot_id
+        self.spark.sql(f"CALL own.system.rollback_to_snapshot('{own}', {before})")
+
     def forget(self, write: str) -> None:
         """The history of a Delta table before a checkpoint, as Delta does after 30 days."""
         table, interval = self.table(write), "'delta.checkpointInterval' = '1'"

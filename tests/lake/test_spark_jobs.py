@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from seb_appliance.ops.host import restoring
 from tests.lake.engines import running
 from tests.lake.test_readers import TOPIC, Lake, Store, lake
-from tests.support.process import Bucket
+from tests.support.process import Bucket, seb_process
+from tests.unit.test_restoring import of, quiet
 
 pytestmark = pytest.mark.neighbours
 
@@ -209,6 +211,34 @@ async def test_a_delta_table_without_history_is_kept_up_from_the_log_start(
             assert await spark.run(write) == ([begin, begin + 2], 0)
         added = [5, '{"total":5}']
         assert await spark.do("rows", write, ["offset", "value"]) == [*before, added]
+
+
+@pytest.mark.parametrize("kind", ["iceberg", "delta"])
+async def test_a_table_is_left_alone_if_the_log_has_other_records_now(
+    tmp_path: Path, kind: str
+) -> None:
+    """After a restore as of an earlier time, also once the log is longer than what was read."""
+    rows = ("rows", "to_table", ["value"])
+    async with keeping("to_table", tmp_path, kind) as (here, spark):
+        await here.send("v0", "v1")
+        seq = (await here.client.get("/v1/status")).json()["journal"]["seq"]
+        assert await spark.run("to_table") == ([0, 2], 0)
+        await here.send("lost")
+        assert await spark.run("to_table") == ([2, 3], 0)
+        await restoring.clone(of(tmp_path), of(tmp_path, "kept"), seq, quiet)
+        kept = Bucket.directory(tmp_path / "kept")
+        async with seb_process(kept, tmp_path / "other", "--take-over") as seb:
+            await spark.do("given", "--url", f"http://127.0.0.1:{seb.port}")
+            here.client.base_url = f"http://127.0.0.1:{seb.port}"
+            await here.send("v2", "v3")
+            for at in ([], [2]):
+                answer = await spark.do("begin", "to_table", *at)
+                assert "restored as of an earlier time" in answer
+            assert await spark.do(*rows) == [["lost"], ["v0"], ["v1"]]
+            if kind == "iceberg":
+                assert await spark.do("roll_back", "to_table") is None
+                assert await spark.run("to_table") == ([2, 4], 0)
+                assert await spark.do(*rows) == [["v0"], ["v1"], ["v2"], ["v3"]]
 
 
 # So many steps has a run until its commit is made.

@@ -48,6 +48,13 @@ _NAME: Final[Json] = {
 # The parameters of paths, by name.
 OF_PATH: Final[dict[str, Json]] = {
     "topic": _parameter("path", "topic", "Name of the topic.", _NAME, "orders.eu"),
+    "entry": _parameter(
+        "path",
+        "entry",
+        "A journal entry, as `last_entry` of a topic has it.",
+        {"type": "string"},
+        "1207-5e0b9c2f7a31d84610fe2b7c9d3a4582",
+    ),
     "group": _parameter("path", "group", "Name of the consumer group.", _NAME, "lake.orders"),
     "queue": _parameter("path", "queue", "Name of the queue.", _NAME, "mails"),
     "offset": _parameter(

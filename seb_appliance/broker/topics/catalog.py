@@ -149,6 +149,12 @@ class Catalog:
         _, epoch, writer_id = self._writers[after - 1]
         return EntryRef(seq, epoch, writer_id)
 
+    def last_entry(self, topic: Topic) -> EntryRef:
+        """The last one with records of the topic; of all, if their place in the journal is not
+        known any more."""
+        seqs = topic.index.seqs
+        return self.entry_ref(seqs[-1] if seqs else self.position.seq)
+
     @property
     def writers(self) -> list[EntryRef]:
         """Every writer's first entry, oldest first."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from seb_appliance.tasks import in_slices
 
 _GROUPS_AT_ONCE: Final = 500  # names
 _LAGGING: Final = 10
+_SEQ: Final = re.compile("[1-9][0-9]{0,15}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,12 @@ class Topics:
         """The topic with this id; None if there is none."""
         topic = self._catalog.find_id(topic_id)
         return None if topic is None or topic.deleted else topic.name
+
+    def is_entry(self, text: str) -> bool:
+        """Whether an entry of this journal has the text (`EntryRef.text`)."""
+        seq = text.partition("-")[0]
+        is_seq = _SEQ.fullmatch(seq) and int(seq) <= self._catalog.position.seq
+        return bool(is_seq) and self._catalog.entry_ref(int(seq)).text == text
 
     def above(self, name: str) -> list[str]:
         """The topics that it was forked from, its parent first, deleted ones too."""
@@ -276,6 +284,7 @@ class Topics:
             topic.log_start_offset,
             topic.log_end_offset,
             topic.size_bytes,
+            self._catalog.last_entry(topic).text,
             ForkOf(topic.parent.name, topic.fork_offset) if topic.parent is not None else None,
             len(topic.forks),
             topic.stream is not None and topic.stream.closed,

@@ -1,6 +1,8 @@
 """Streaming: Spark's checkpoint is the truth, the group a published copy that also pins the start.
 
-The offset of a stream, as its checkpoint has it: `{"orders": {"topic_id": 3, "offset": 1044}}`.
+The offset of a stream, as its checkpoint has it: `{"orders": {"topic_id": 3, "offset": 1044,
+"last_entry": "1207-5e0b…"}}`. The entry tells whether the appliance still has the records that were
+read. Checkpoints of earlier releases, and the first start of a topic, have none.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from pyspark_seb.options import (
     ReadOptions,
     TopicLog,
     TopicRange,
+    check_entry,
     checked_start,
     commit,
     committed_offsets,
@@ -112,6 +115,8 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> list[RangePartition]:
+        for read in (start, end):  # `end` may be of a batch that was planned before
+            self._check_entries(read)
         topics = self._topics()
         ranges = [
             self._range(topic, start.get(topic), at, topics.get(topic)) for topic, at in end.items()
@@ -164,6 +169,14 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _topics(self) -> dict[str, TopicLog]:
         return find_topics(self._appliance, self._options.topics)
+
+    def _check_entries(self, read: StreamOffset) -> None:
+        """Raises TopicChangedError if the journal lacks the last of them, to which all others
+        lead."""
+        entries = {topic: at["last_entry"] for topic, at in read.items() if "last_entry" in at}
+        if entries:
+            topic = max(entries, key=lambda name: int(entries[name].partition("-")[0]))
+            check_entry(self._appliance, topic, entries[topic])
 
     def _end_of_batch(self, start: StreamOffset, limit: ReadLimit | None) -> StreamOffset:
         topics = self._topics()
@@ -229,7 +242,8 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _publish(self, done: StreamOffset) -> None:
         """Commit the stream's offsets for the group. A failure goes to the driver's stderr, and the
-        next batch commits again: the group is only a copy of the checkpoint."""
+        next batch commits again: the group is only a copy of the checkpoint. After a restore as of
+        an earlier time the group is what a new checkpoint begins with, and so is not moved."""
         if self._published == done:
             return
         offsets = {
@@ -237,6 +251,7 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         if not offsets:
             return
+        self._check_entries(done)
         try:
             commit(self._appliance, self._group, offsets)
         except ApplianceError as error:
@@ -321,11 +336,17 @@ def next_end(
                 f"topic {topic!r} was deleted (and perhaps created again) since the checkpoint"
             )
         checked_start(log, at["offset"], fail_on_data_loss=False)  # else it waits, and then skips
-        end[topic] = {**at, "offset": begin[topic]["offset"] + shares.get(topic, 0)}
+        offset = begin[topic]["offset"] + shares.get(topic, 0)
+        end[topic] = at if offset == at["offset"] else _read_to(log, offset)
     for topic, log in topics.items():
         if topic not in start:  # new: this batch notes where it begins, the next one reads
             end[topic] = {"topic_id": log.topic_id, "offset": log.log_start_offset}
     return end
+
+
+def _read_to(log: TopicLog, offset: int) -> dict[str, Any]:
+    told = {} if log.last_entry is None else {"last_entry": log.last_entry}
+    return {"topic_id": log.topic_id, "offset": offset, **told}
 
 
 def _behind_lost(

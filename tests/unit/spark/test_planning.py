@@ -80,6 +80,18 @@ def test_records_that_are_gone_do_not_count_for_the_limit() -> None:
     assert next_end(start, topics, None, 14)["a"] == at(13)
 
 
+def test_an_offset_has_the_entry_of_when_it_moved_last() -> None:
+    """Spark would plan batches without a record for ever, if that of an idle topic changed."""
+    topics = {
+        "a": TopicLog("a", 1, 0, 100, last_entry="9-aa"),
+        "b": TopicLog("b", 2, 0, 5, last_entry="8-aa"),
+    }
+    idle = {**at(5, 2), "last_entry": "4-aa"}
+    for older in ({}, {"last_entry": "3-aa"}):
+        found = next_end({"a": {**at(10), **older}, "b": idle}, topics, None, None)
+        assert found == {"a": {**at(100), "last_entry": "9-aa"}, "b": idle}
+
+
 def test_a_new_topic_is_noted_before_it_is_read() -> None:
     topics = {"a": TopicLog("a", 1, 0, 5), "b": TopicLog("b", 2, 3, 9)}
     noted = next_end({"a": at(5)}, topics, None, None)

@@ -30,6 +30,7 @@ from seb_appliance.broker.settings import BrokerSettings
 from seb_appliance.broker.topics.names import Patterns, check_pattern
 from seb_appliance.broker.values import ForkOf, TopicView
 from seb_appliance.errors import (
+    EntryNotFoundError,
     ForkRefusedError,
     NameHeldError,
     OffsetExpiredError,
@@ -75,10 +76,12 @@ class SettingsOut(TopicSettings, frozen=True, omit_defaults=False):
 
 class TopicOut(msgspec.Struct):
     """A topic. `settings`: as they were set (null: the appliance's default). `effective_settings`:
-    with the defaults filled in. `log_end_offset`: the offset of the next record. `fork_of`: for a
-    fork, its parent (which may be deleted) and the first offset that is not shared; `size_bytes`
-    does not include shared records. `forks`: the number of forks of this topic. `closed`: the topic
-    is a closed stream and accepts no records."""
+    with the defaults filled in. `log_end_offset`: the offset of the next record. `last_entry`: the
+    journal entry that has all records below it, with the entries before; keep it with an offset
+    that you keep yourself (`GET /v1/entries/{entry}`). `fork_of`: for a fork, its parent (which may
+    be deleted) and the first offset that is not shared; `size_bytes` does not include shared
+    records. `forks`: the number of forks of this topic. `closed`: the topic is a closed stream and
+    accepts no records."""
 
     topic: str
     topic_id: int
@@ -88,6 +91,7 @@ class TopicOut(msgspec.Struct):
     log_start_offset: int
     log_end_offset: int
     size_bytes: int
+    last_entry: str
     fork_of: ForkOf | None
     forks: int
     closed: bool
@@ -111,6 +115,7 @@ def topic_out(view: TopicView) -> TopicOut:
         view.log_start_offset,
         view.log_end_offset,
         view.bytes,
+        view.last_entry,
         view.fork_of,
         view.forks,
         view.closed,
@@ -144,6 +149,7 @@ _TOPIC: Final = {
     "log_start_offset": 0,
     "log_end_offset": 18,
     "size_bytes": 4096,
+    "last_entry": "1207-5e0b9c2f7a31d84610fe2b7c9d3a4582",
     "fork_of": None,
     "forks": 1,
     "closed": False,
@@ -184,6 +190,27 @@ async def get_topic(ctx: RequestContext) -> object:
     if not may_see(ctx.broker, ctx.call.key, ctx.topic):
         ctx.broker.authorize(ctx.call.key, "consume", ctx.topic)
     return topic_out(ctx.broker.topics.get(ctx.topic))
+
+
+@route(
+    "GET",
+    "/v1/entries/{entry}",
+    "checkEntry",
+    tag="Topics",
+    summary="Check that the journal still has an entry",
+    description="For clients that keep offsets themselves: with an offset, keep the `last_entry` "
+    "that the topic had after the record was read, and ask before you continue there. 404 "
+    "`entry_not_found`: the appliance was restored as of an earlier time, and what was stored "
+    "since then has the offsets of records that the log does not have any more.",
+    replies=no_content("The journal has it, and all records of then have the same offsets"),
+    errors=(EntryNotFoundError,),
+)
+async def check_entry(ctx: RequestContext) -> None:
+    if not ctx.broker.topics.is_entry(ctx.path["entry"]):
+        raise EntryNotFoundError(
+            "The journal has no such entry. If this appliance gave it to you, it was restored as "
+            "of an earlier time since: begin where your group, or the log, is now."
+        )
 
 
 @route(
@@ -306,6 +333,7 @@ async def reopen_topic(ctx: RequestContext) -> object:
 ROUTES: Final = [
     list_topics,
     get_topic,
+    check_entry,
     change_topic,
     delete_topic,
     create_topic,

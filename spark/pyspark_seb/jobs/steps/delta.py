@@ -13,7 +13,14 @@ from typing import Final
 
 from pyspark.sql import functions as sql
 
-from pyspark_seb.jobs.steps.targets import NEXT_OFFSET, TOPIC_ID, Progress, Pull, Target
+from pyspark_seb.jobs.steps.targets import (
+    LAST_ENTRY,
+    NEXT_OFFSET,
+    TOPIC_ID,
+    Progress,
+    Pull,
+    Target,
+)
 
 # Delta keeps the history in a file for each version: most runs need only the newest ones.
 _FEW: Final = 20
@@ -39,7 +46,7 @@ class Delta(Target):
                 with suppress(ValueError, TypeError, KeyError):  # somebody else's
                     told = json.loads(row.userMetadata)
                     if told[TOPIC_ID] == topic_id:
-                        return Progress(version, told[NEXT_OFFSET])
+                        return Progress(version, told[NEXT_OFFSET], told.get(LAST_ENTRY))
         return Progress(version, None)
 
     def overwrite(self, pull: Pull) -> None:
@@ -47,7 +54,7 @@ class Delta(Target):
         options = _options(pull)
         known = pull.progress.next_offset or 0
         if pull.end <= known:  # written anew, below what Delta has seen: no transaction of ours
-            options = {"userMetadata": _metadata(pull, known)}
+            options = {"userMetadata": json.dumps(pull.told(known))}
             mine &= sql.col("offset") < pull.end
         self.rows(pull).writeTo(self.table).options(**options).overwrite(mine)
         self._mark(pull)
@@ -64,7 +71,7 @@ class Delta(Target):
         if (self.progress(pull.log.topic_id).next_offset or 0) < pull.end:
             nothing = self.spark.table(self.table).limit(0).writeTo(self.table)
             with self._set({_SKIPS_EMPTY: "false"}):
-                nothing.option("userMetadata", _metadata(pull, pull.end)).append()
+                nothing.option("userMetadata", json.dumps(pull.told(pull.end))).append()
 
     @contextmanager
     def _set(self, settings: dict[str, str]) -> Iterator[None]:
@@ -87,9 +94,5 @@ def _options(pull: Pull) -> dict[str, str]:
     return {
         "txnAppId": f"seb-topic-{pull.log.topic_id}",
         "txnVersion": str(pull.end),
-        "userMetadata": _metadata(pull, pull.end),
+        "userMetadata": json.dumps(pull.told(pull.end)),
     }
-
-
-def _metadata(pull: Pull, next_offset: int) -> str:
-    return json.dumps({TOPIC_ID: pull.log.topic_id, NEXT_OFFSET: next_offset})

@@ -8,7 +8,14 @@ from typing import Final
 
 from pyspark.sql import functions as sql
 
-from pyspark_seb.jobs.steps.targets import NEXT_OFFSET, TOPIC_ID, Progress, Pull, Target
+from pyspark_seb.jobs.steps.targets import (
+    LAST_ENTRY,
+    NEXT_OFFSET,
+    TOPIC_ID,
+    Progress,
+    Pull,
+    Target,
+)
 
 BRANCH_DAYS: Final = 1  # of a run that died; expire_snapshots of the table's owner removes it
 
@@ -24,13 +31,14 @@ class Iceberg(Target):
             assert head is not None
         rows = self.spark.sql(
             f"SELECT snapshot_id, parent_id, summary['{TOPIC_ID}'] AS topic_id, "  # noqa: S608
-            f"summary['{NEXT_OFFSET}'] AS next_offset FROM {self.table}.snapshots"
+            f"summary['{NEXT_OFFSET}'] AS next_offset, "
+            f"summary['{LAST_ENTRY}'] AS last_entry FROM {self.table}.snapshots"
         ).collect()
         snapshots = {row.snapshot_id: row for row in rows}
         found = snapshots.get(head)
         while found is not None:
             if found.topic_id == str(topic_id):
-                return Progress(head, int(found.next_offset))
+                return Progress(head, int(found.next_offset), found.last_entry)
             found = snapshots.get(found.parent_id)
         return Progress(head, None)
 
@@ -93,7 +101,5 @@ class Iceberg(Target):
 
 
 def _properties(pull: Pull) -> dict[str, str]:
-    return {
-        f"snapshot-property.{TOPIC_ID}": str(pull.log.topic_id),
-        f"snapshot-property.{NEXT_OFFSET}": str(pull.end),
-    }
+    told = pull.told(pull.end)
+    return {f"snapshot-property.{name}": str(value) for name, value in told.items()}

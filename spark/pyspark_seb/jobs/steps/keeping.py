@@ -10,7 +10,7 @@ from pyspark_seb.jobs.frame import Result, Run
 from pyspark_seb.jobs.steps.delta import Delta
 from pyspark_seb.jobs.steps.iceberg import Iceberg
 from pyspark_seb.jobs.steps.targets import Pull, Target
-from pyspark_seb.options import find_topics
+from pyspark_seb.options import check_entry, find_topics
 
 Write = Callable[[Target, Pull], None]
 
@@ -52,11 +52,13 @@ def target_of(run: Run) -> Target:
 
 
 def begin(target: Target, at: int | None = None) -> Pull:
-    """Raises ApplianceError, LakeError."""
+    """Raises ApplianceError, LakeError, TopicChangedError."""
     asked = target.run.asked
     with target.run.appliance() as appliance:
         log = find_topics(appliance, [asked.topic])[asked.topic]
-    progress = target.progress(log.topic_id)
+        progress = target.progress(log.topic_id)
+        if progress.last_entry is not None:
+            check_entry(appliance, log.topic, progress.last_entry)
     if at is None:
         at = progress.next_offset
     at = log.log_start_offset if at is None else at

@@ -18,15 +18,18 @@ from pyspark_seb.options import TopicLog
 
 TOPIC_ID: Final = "seb.topic-id"
 NEXT_OFFSET: Final = "seb.next-offset"
+LAST_ENTRY: Final = "seb.last-entry"
 _GONE: Final = "_gone"  # of a change: its record is a tombstone
 
 
 class Progress(NamedTuple):
     """A table at a snapshot (Iceberg) or version (Delta). `next_offset`: of the topic; None if no
-    run has written it yet, or if nothing tells it any more."""
+    run has written it yet, or if nothing tells it any more. `last_entry`: of the topic then; None
+    if an earlier release wrote it."""
 
     snapshot: int
     next_offset: int | None
+    last_entry: str | None = None
 
 
 class Pull(NamedTuple):
@@ -36,6 +39,11 @@ class Pull(NamedTuple):
     progress: Progress
     begin: int
     end: int
+
+    def told(self, next_offset: int) -> dict[str, int | str]:
+        """What the commit tells the next run."""
+        last_entry = {} if self.log.last_entry is None else {LAST_ENTRY: self.log.last_entry}
+        return {TOPIC_ID: self.log.topic_id, NEXT_OFFSET: next_offset, **last_entry}
 
 
 class Target(ABC):
