@@ -399,7 +399,7 @@ class Broker:
     ) -> FollowerOfMany:
         """Be woken whenever a topic changes whose name is wanted, also one that is made later.
         Raises BadParameterError for too many, OverloadedError, ShuttingDownError."""
-        topics = self._catalog.topics()
+        topics = self._catalog.unsorted()
         newest_id = max((topic.topic_id for topic in topics), default=0)
         follower = self.followers.follow_many(wants, newest_id, owner, room)
         try:

@@ -23,6 +23,7 @@ from msgspec import UNSET, Raw, UnsetType
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import EVENT, EVENTS, format_time, parse_time
 from seb_appliance.api.encoding.formats import AnswerFormat, BodyFormat, media_type
+from seb_appliance.api.encoding.record_encoding import PartEncoder, listed, steps, unless_large
 from seb_appliance.api.encoding.record_json import (
     bad_json,
     check_utf8,
@@ -316,27 +317,23 @@ def _checked(
 
 
 _RECORDS_AT_ONCE: Final = 256  # about a millisecond
-_BYTES_AT_ONCE: Final = 256 * 1024
-_encode: Final = msgspec.json.Encoder().encode
 _unpack: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
-def event_parts(result: ReadResult) -> Iterator[bytes]:
+def event_parts(*results: ReadResult) -> Iterator[bytes]:
     """A list of events, in parts that are made when they are asked for."""
-    opening = b"["
-    for piece in result.slices:
-        mean_bytes = piece.batch.header.inflated_bytes // piece.batch.header.count + 1
-        at_once = max(1, min(_RECORDS_AT_ONCE, _BYTES_AT_ONCE // mean_bytes))
-        for begin in range(piece.begin, piece.end, at_once):
-            end = min(begin + at_once, piece.end)
-            yield opening + _encode([_event(result, piece, i) for i in range(begin, end)])[1:-1]
-            opening = b","
-    yield b"[]\n" if opening == b"[" else b"]\n"
+    return listed(
+        [_event(result, piece, i) for i in range(begin, end)]
+        for result in results
+        for piece in result.slices
+        for begin, end in steps(piece, _RECORDS_AT_ONCE)
+    )
 
 
-def one_event(result: ReadResult) -> bytes:
-    """The first record of the result, of which there is one."""
-    return _encode(_event(result, result.slices[0], result.slices[0].begin)) + b"\n"
+def one_event(result: ReadResult) -> Iterator[bytes]:
+    """The first record of the result, of which there is one, in parts."""
+    encoder, piece = PartEncoder(), result.slices[0]
+    return encoder.pieces(encoder.encode(_event(result, piece, piece.begin)) + b"\n")
 
 
 def _event(result: ReadResult, piece: BatchSlice, i: int) -> dict[str, Any]:
@@ -348,12 +345,12 @@ def _event(result: ReadResult, piece: BatchSlice, i: int) -> dict[str, Any]:
         event = _made_attributes(result, piece, i)
     value = columns.values.get(i)
     if value:
-        content_type = text_of(headers.get(CONTENT_TYPE_HEADER, b"")) or None
-        if content_type is None and HEADER_PREFIX + "id" not in headers:
-            content_type = guessed_type(value)
-        if content_type is not None:
-            event["datacontenttype"] = content_type
-        _set_data(event, value, content_type)
+        said = text_of(headers.get(CONTENT_TYPE_HEADER, b"")) or None
+        if said is None and HEADER_PREFIX + "id" in headers:
+            member, data = "data_base64", value
+        else:
+            event["datacontenttype"], member, data = _shown(value, said)
+        event[member] = unless_large(data)
     return event
 
 
@@ -389,23 +386,20 @@ def _made_attributes(result: ReadResult, piece: BatchSlice, i: int) -> dict[str,
 
 def guessed_type(value: bytes) -> str:
     """The content type of a value that was stored without one."""
-    if _as_json(value) is not None:
-        return "application/json"
-    return "application/octet-stream" if text_of(value) is None else "text/plain; charset=utf-8"
+    return _shown(value, None)[0]
 
 
-def _set_data(event: dict[str, Any], value: bytes, content_type: str | None) -> None:
-    if content_type is not None and is_json(content_type):
-        parsed = _as_json(value)
-        if parsed is not None:
-            event["data"] = parsed
-            return
-    elif content_type is not None:
-        text = text_of(value)
-        if text is not None:
-            event["data"] = text
-            return
-    event["data_base64"] = value
+def _shown(value: bytes, said: str | None) -> tuple[str, str, Any]:
+    """The content type, and the member of the event that has the data. `said`: the type that was
+    stored with it."""
+    may_be_json = said is None or is_json(said)
+    parsed = _as_json(value) if may_be_json else None
+    if parsed is not None:
+        return said or "application/json", "data", parsed
+    text = text_of(value) if said is None or not may_be_json else None
+    if text is not None:
+        return said or "text/plain; charset=utf-8", "data", text
+    return said or "application/octet-stream", "data_base64", value
 
 
 def _as_json(value: bytes) -> Raw | None:

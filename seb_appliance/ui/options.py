@@ -175,7 +175,7 @@ class UiOptions:
 
     templates: Path
     static: Path
-    telemetry: Callable[[], Telemetry]
+    telemetry: Callable[[], Awaitable[Telemetry]]
     history: History
     lags: LagHistory
     rates: TopicRates

@@ -10,11 +10,12 @@ import pytest_asyncio
 
 from seb_appliance.protocols.mqtt import codec
 from seb_appliance.protocols.mqtt.codec import Code
+from seb_appliance.protocols.mqtt.messages import reading
 from seb_appliance.protocols.mqtt.sending.outgoing import Outgoing
 from seb_appliance.storage.stores.memory import MemoryStore
 from tests.http.test_mqtt import api_key
 from tests.http.test_mqtt_sessions import FOR_AN_HOUR, ack, gone, publish
-from tests.support.mqtt_client import connected, serving
+from tests.support.mqtt_client import connected, serving, subscribe
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -228,6 +229,32 @@ async def test_shares_are_bounded(running, monkeypatch):
     async with connected(running, client_id="many") as client:
         assert await client.subscribe("$share/many/1") == 1
         assert await client.subscribe("$share/many/2") == Code.QUOTA
+
+
+async def test_others_are_served_while_topics_are_looked_at_and_a_client_may_leave_meanwhile(
+    running, monkeypatch
+):
+    shared, looking, goes_on = running[1].shared, asyncio.Event(), asyncio.Event()
+
+    async def slowly(items):
+        looking.set()
+        await goes_on.wait()
+        for one in items:
+            yield one
+
+    monkeypatch.setattr(reading, "in_slices", slowly)
+    async with (
+        connected(running, client_id="other") as other,
+        connected(running, client_id="leaves") as leaves,
+    ):
+        leaves.send(subscribe("$share/leaves/#", 1, leaves.version))
+        await looking.wait()
+        assert await other.pong()
+        async with connected(running, client_id="leaves"):  # takes over
+            goes_on.set()
+            assert await other.subscribe("$share/stays/#") == 1
+            assert {one.group for one in shared._all} >= {"stays"}
+            assert "leaves" not in {one.group for one in shared._all}
 
 
 async def test_a_share_needs_a_grant_for_its_filter(running):

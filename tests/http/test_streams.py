@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from seb_appliance import setting_sources
+from seb_appliance import limits, setting_sources
 from seb_appliance.errors import ConfigurationError
 from seb_appliance.protocols.durable_streams import limits as stream_limits
 from tests.support.appliance import running_appliance
@@ -222,6 +223,26 @@ async def test_both_lanes_append_alike(seb):
     assert said[0][1].startswith(b"HTTP/1.1 204 ")
     assert said[3][1].startswith(b"HTTP/1.1 400 ")
     assert (await seb.client.get("/v1/stream/lanes")).json() == [{"n": 1}, {"n": 1}, 1, 2]
+
+
+@pytest.mark.asyncio(loop_scope="function")
+async def test_a_value_that_takes_long_to_parse_is_parsed_apart_from_the_event_loop(tmp_path: Path):
+    large, none = b'["%b"]' % (b"x" * limits.MIB), b'["' * limits.MIB
+    async with running_appliance(tmp_path, max_record_bytes="4MiB") as seb:
+        await seb.client.put("/v1/stream/far", headers=JSON)
+        for value in (large, none):
+            sent = await seb.client.post("/v1/topics/far/records", content=value, headers=TEXT)
+            assert sent.status_code == 201
+        parsed = seb.appliance.parser.parsed
+        first = await seb.client.get("/v1/stream/far")
+        assert first.content == b"[%b]" % large
+        place = first.headers["stream-next-offset"]
+        assert (await seb.client.get(f"/v1/stream/far?offset={place}")).json() == [none.decode()]
+        await seb.client.post("/v1/stream/far", headers={**JSON, "stream-closed": "true"})
+        live = await seb.client.get("/v1/stream/far?offset=-1&live=sse")
+        lines = [line for line in live.content.split(b"\n") if line.startswith(b"data:[")]
+        assert [json.loads(line[5:]) for line in lines] == [[json.loads(large)], [none.decode()]]
+        assert seb.appliance.parser.parsed == parsed + 4
 
 
 @pytest.fixture

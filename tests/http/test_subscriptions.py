@@ -18,6 +18,7 @@ from tests.support.documented import check_documented
 from tests.support.receiver import OK, answer, receiving
 from tests.support.subscribing import acked, in_state, log, produce, show, subscribe, until
 
+LARGE = b"\1" * 300_000  # it is written in pieces
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
@@ -157,17 +158,20 @@ async def test_a_paused_subscription_sends_nothing_but_a_test(seb, receiver):
 async def test_bodies_hold_events_or_records(seb, receiver):
     for shape in ("event", "events", "records"):
         batch = {} if shape == "event" else {"batch": 10}
-        await produce(seb, shape, b'{"a": 1}', b"\xff")
+        await produce(seb, shape, b'{"a": 1}', b"\xff", LARGE)
         await subscribe(seb, shape, receiver.url, body=shape, concurrency=1, **batch)
-        await acked(seb, shape, 2)
-    event, other, events, records = receiver.got
+        await acked(seb, shape, 3)
+    event, other, large, events, records = receiver.got
     assert event.headers["content-type"] == "application/cloudevents+json"
     first = json.loads(event.body)
     assert (first["source"], first["data"]) == ("/v1/topics/of-event", {"a": 1})
     assert json.loads(other.body)["data_base64"] == "/w=="
     assert events.headers["content-type"] == "application/cloudevents-batch+json"
-    assert [len(one["id"]) > 0 for one in json.loads(events.body)] == [True, True]
-    one, two = json.loads(records.body)["records"]
+    assert json.loads(large.body)["data"] == LARGE.decode()
+    assert [len(one["id"]) > 0 for one in json.loads(events.body)] == [True] * 3
+    assert json.loads(events.body)[2]["data"] == LARGE.decode()
+    one, two, three = json.loads(records.body)["records"]
+    assert (three["value"], three["topic"]) == (LARGE.decode(), "of-records")
     assert (one["topic"], one["offset"], one["value"], one["attempt"]) == (
         "of-records", 0, '{"a": 1}', 1,
     )  # fmt: skip

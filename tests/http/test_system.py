@@ -11,7 +11,9 @@ import sys
 
 import pytest
 
+from seb_appliance import tasks
 from seb_appliance.api.routes.schema import ASSETS
+from seb_appliance.ops.serve.status import telemetry
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -59,6 +61,24 @@ async def test_metrics_are_told_to_an_admin_key_wherever_it_asks(seb):
     async with seb.client_with(made.json()["secret"]) as client:
         refused = await client.get("/metrics", headers=elsewhere)
     assert (refused.status_code, refused.json()["code"]) == (403, "forbidden")
+
+
+async def test_others_have_turns_while_metrics_look_at_all_topics(seb, monkeypatch):
+    topics = [f"looked-at-{n}" for n in range(20)]
+    for topic in topics:
+        await seb.client.put(f"/v1/topics/{topic}")
+    monkeypatch.setattr(tasks, "SLICE_S", 0.0)
+    loop, turns = asyncio.get_running_loop(), [0]
+
+    def turn():
+        turns[0] += 1
+        again[0] = loop.call_soon(turn)
+
+    again = [loop.call_soon(turn)]
+    await telemetry(seb.appliance)
+    again[0].cancel()
+    # Four looks at each topic, with a pause of two turns behind each.
+    assert turns[0] >= 8 * len(seb.appliance.broker.topics.names())
 
 
 async def test_metrics_name_topics_and_groups_only_when_asked(seb):

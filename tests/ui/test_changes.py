@@ -62,6 +62,7 @@ async def guest(seb: RunningAppliance) -> AsyncIterator[Visitor]:
         status=nobody_asks,
         costs=nobody_asks,
         snapshot=nobody_asks,
+        samples=nobody_asks,
         site=a_page(seb),
     )
     transport = httpx2.ASGITransport(app=app)  # type: ignore[arg-type]

@@ -18,7 +18,7 @@ import pytest_asyncio
 from seb_appliance import limits
 from seb_appliance.broker.access.audit import Actor
 from seb_appliance.broker.lake.jobs import BadRow
-from seb_appliance.broker.status import PortStatus
+from seb_appliance.broker.status import PortStatus, Telemetry
 from seb_appliance.formats.lake.tables import Column
 from seb_appliance.formats.topic_settings import TopicSettings
 from seb_appliance.ops.serve import http_server
@@ -185,9 +185,13 @@ def spoiled_options(options: Callable[[Appliance], UiOptions]) -> Callable[[Appl
         told = options(appliance)
         remarks = [Remark("title", "detail", "advice")]
         check = CheckShown("fsck", "t", "a", "p", 1, 1.0, False, "v", [Figure("n", "v")], remarks)
+
+        async def telemetry() -> Telemetry:
+            return spoiled(await told.telemetry(), "telemetry")
+
         return dataclasses.replace(
             told,
-            telemetry=lambda: spoiled(told.telemetry(), "telemetry"),
+            telemetry=telemetry,
             settings=lambda: spoiled(list(told.settings()), "setting"),
             cost=lambda: spoiled(told.cost(), "figure"),
             bill=lambda: spoiled(list(told.bill()), "bill"),

@@ -286,6 +286,7 @@ async def test_what_a_change_costs_is_told_where_somebody_knows_it(tmp_path: Pat
             status=nobody_asks,
             costs=nobody_asks,
             snapshot=nobody_asks,
+            samples=nobody_asks,
             site=site(seb.appliance.broker, options),
         )
         transport = httpx2.ASGITransport(app=app)  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ async def test_api_keys_that_expire_soon_are_told(seb: RunningAppliance, olga: V
 async def test_a_clock_that_was_wrong_and_a_missing_snapshot_are_told(
     seb: RunningAppliance,
 ) -> None:
-    now = telemetry(seb.appliance)
+    now = await telemetry(seb.appliance)
     status = now.status
     assert not any("clock" in words or "snapshot" in words for words in told(now))
     ahead = msgspec.structs.replace(status.journal, clock_ahead_s=3 * 86_400.0)

@@ -39,7 +39,10 @@ class House:
     def __init__(self, path: Path) -> None:
         self.clock = FakeClock()
         self.reading = NOTHING
-        self.keeper = HistoryKeeper(lambda: self.reading, self.clock, path)
+        self.keeper = HistoryKeeper(self._read, self.clock, path)
+
+    async def _read(self) -> Reading:
+        return self.reading
 
 
 @pytest.fixture

@@ -163,21 +163,27 @@ async def test_it_says_that_it_is_one_and_how_far_it_is(
     assert not readiness.ready
     assert readiness.problems == []
     assert "seb promote" in readiness.sentences[0]
-    shown = telemetry(standby).status.standby
+    shown = (await telemetry(standby)).status.standby
     assert shown is not None
     assert (shown.lag_entries, shown.waits_for) == (0, "")
     assert shown.applied > 0
-    assert telemetry(standby).status.journal.seq == writer.journal.position.seq
-    on_the_page = {figure.name: figure.value for figure in appliance_figures(telemetry(standby))}
+    assert (await telemetry(standby)).status.journal.seq == writer.journal.position.seq
+    on_the_page = {
+        figure.name: figure.value for figure in appliance_figures(await telemetry(standby))
+    }
     assert "up to date" in on_the_page["Standby"]
-    assert "Standby" not in {figure.name for figure in appliance_figures(telemetry(writer))}
-    found = {sample.name: sample.value for sample in samples(standby, 0, 0)}
+    assert "Standby" not in {figure.name for figure in appliance_figures(await telemetry(writer))}
+    found = {
+        sample.name: sample.value for sample in samples(standby, await telemetry(standby), 0, 0)
+    }
     assert found["seb_standby"] == 1
     assert found["seb_standby_lag_entries"] == 0
-    of_writer = {sample.name: sample.value for sample in samples(writer, 0, 0)}
+    of_writer = {
+        sample.name: sample.value for sample in samples(writer, await telemetry(writer), 0, 0)
+    }
     assert of_writer["seb_standby"] == 0
     assert "seb_standby_lag_entries" not in of_writer
-    assert telemetry(writer).status.standby is None
+    assert (await telemetry(writer)).status.standby is None
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ async def test_entries_that_wait_too_long_are_told_while_a_tidier_is_to_merge_th
     assert place.tidier.overdue_s == 0.0, "there is no tidier"
     place.tidier.start(place.appliance.supervisor)
     assert place.tidier.overdue_s > 0.0
-    told = [warned.words for warned in warnings(telemetry(place.appliance), [])]
+    told = [warned.words for warned in warnings(await telemetry(place.appliance), [])]
     (sentence,) = (words for words in told if "tidier is behind" in words)
     assert "should have been merged" in sentence
     await place.tidy()
@@ -59,7 +59,7 @@ async def test_the_tidier_goes_on_after_a_bug_which_is_told(
     await merged.wait()
     (task,) = (one for one in place.appliance.supervisor.tasks if one.name == "tidier")
     assert (task.failures, task.is_failing) == (1, True)
-    told = [warned.words for warned in warnings(telemetry(place.appliance), [])]
+    told = [warned.words for warned in warnings(await telemetry(place.appliance), [])]
     assert any("tidier: ZeroDivisionError" in words for words in told)
 
 

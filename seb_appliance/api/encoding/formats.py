@@ -29,7 +29,7 @@ class AnswerFormat:
 
     media_type: bytes
     page: Callable[[ReadResult], Iterable[Bytes]] | None = None
-    one: Callable[[ReadResult], bytes] | None = None
+    one: Callable[[ReadResult], Iterable[Bytes]] | None = None
     whole: Callable[[dict[str, str]], Awaitable[Encoding]] | None = None
     check: Callable[[], None] = lambda: None
 

@@ -8,9 +8,10 @@ parts of bounded size, so that whoever sends it can let others run in between.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise, repeat
-from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -29,11 +30,81 @@ _PART_BYTES: Final = 256 * 1024
 # A value that is longer is written in pieces: a control character takes ten times as long as a
 # letter.
 _PIECE: Final = 48 * 1024  # characters or bytes; a multiple of 3, for base64
-_HERE: Final = b"\0"  # no JSON has it
+_HERE: Final = "\0"  # no JSON has it
 _encoder: Final = msgspec.json.Encoder()
 _headers_decoder: Final = msgspec.msgpack.Decoder(dict[str, bytes])
 _NO_RECORDS: Final = b'"records":[]'
 _NO_HEADERS: Final[dict[str, str]] = {}  # shared by all records that have none
+
+
+class Large:
+    """A value that is longer than a part, in the place of it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: str | bytes | Raw) -> None:
+        self.value = memoryview(value).cast("B") if isinstance(value, Raw) else value
+
+    def pieces(self, written: Mapping[type, Callable[[Any], bytes]]) -> Iterator[bytes]:
+        """The value in some form, to be joined."""
+        value = self.value
+        write = written[type(value)]
+        for at in range(0, len(value), _PIECE):
+            yield write(value[at : at + _PIECE])
+
+
+def unless_large(value: str | bytes | Raw | UnsetType | None) -> Any:
+    """The value, or what stands for it."""
+    if value is None or value is UNSET:
+        return value
+    size = memoryview(value).nbytes if isinstance(value, Raw) else len(value)
+    return value if size <= _PART_BYTES else Large(value)
+
+
+_IN_JSON: Final[Mapping[type, Callable[[Any], bytes]]] = {
+    str: lambda text: _encoder.encode(text)[1:-1],
+    bytes: base64.b64encode,
+    memoryview: bytes,
+}
+
+
+class PartEncoder:
+    """msgspec's encoder, for what may hold `Large` values."""
+
+    def __init__(self) -> None:
+        held = self._held = list[Large]()
+
+        def hold(value: Large) -> Raw:
+            held.append(value)
+            return Raw(b"\0" if isinstance(value.value, memoryview) else b'"\0"')
+
+        encoder = msgspec.json.Encoder(enc_hook=hold)
+        self.encode, self.encode_lines = encoder.encode, encoder.encode_lines
+
+    def pieces(self, encoded: bytes) -> Iterator[bytes]:
+        """What was just encoded, with what others wrote around it: in one piece, or in more where
+        it has large values, to be joined."""
+        if not self._held:
+            yield encoded
+            return
+        before, *texts = encoded.split(_HERE.encode())
+        yield before
+        for value, text in zip(self._held, texts, strict=True):
+            yield from value.pieces(_IN_JSON)
+            yield text
+        self._held.clear()
+
+
+def listed(
+    parts: Iterable[Sequence[object]], opening: bytes = b"[", closing: bytes = b"]\n"
+) -> Iterator[bytes]:
+    """The members of a list, some at a time, as JSON: with the list's bracket, what stands before
+    it is `opening`, and what comes behind it is `closing`."""
+    encoder = PartEncoder()
+    for part in parts:
+        yield from encoder.pieces(opening + encoder.encode(part)[1:-1])
+        opening = b","
+    yield (b"" if opening == b"," else opening) + closing
 
 
 class RecordOut(msgspec.Struct):
@@ -48,16 +119,6 @@ class RecordOut(msgspec.Struct):
     key_base64: bytes | UnsetType = UNSET
     value_base64: bytes | UnsetType = UNSET
     headers_base64: dict[str, bytes] | UnsetType = UNSET
-
-
-class Shown(Protocol):
-    """A record with its value, and perhaps more."""
-
-    value: str | Raw | None
-    value_base64: bytes | UnsetType
-
-
-R = TypeVar("R", bound=Shown)
 
 
 class RecordsOut(msgspec.Struct):
@@ -82,78 +143,21 @@ def json_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
         result.log_start_offset,
         result.log_end_offset,
     )
-    return framed(frame, result, shape)
+    return framed(frame, record_parts(result, shape))
 
 
-def framed(frame: RecordsOut, result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
-    """`frame` as JSON, with the result's records in the place of none."""
+def framed(frame: msgspec.Struct, parts: Iterable[list[RecordOut]]) -> Iterator[bytes]:
+    """`frame` as JSON, with these records in the place of none."""
     # A quote inside of a text is escaped: this can only be the field itself.
     before, _, after = _encoder.encode(frame).partition(_NO_RECORDS)
-    opening = before + _NO_RECORDS[:-1]
-    for part in record_parts(result, shape):
-        yield from listed(part, opening)
-        opening = b","
-    yield (b"" if opening == b"," else opening) + _NO_RECORDS[-1:] + after + b"\n"
+    return listed(parts, before + _NO_RECORDS[:-1], _NO_RECORDS[-1:] + after + b"\n")
 
 
 def ndjson_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
     """One record per line."""
+    encoder = PartEncoder()
     for part in record_parts(result, shape):
-        if is_large(part[0]):
-            yield from in_pieces(part[0])
-            yield b"\n"
-        else:
-            yield _encoder.encode_lines(part)
-
-
-def written(record: Shown) -> Iterator[bytes]:
-    """A record as JSON, to be joined."""
-    if is_large(record):
-        yield from in_pieces(record)
-    else:
-        yield _encoder.encode(record)
-
-
-def listed(part: Sequence[Shown], opening: bytes) -> Iterator[bytes]:
-    """A part as members of a list in JSON, behind `opening`."""
-    if is_large(part[0]):
-        yield opening
-        yield from in_pieces(part[0])
-    else:
-        yield opening + _encoder.encode(part)[1:-1]
-
-
-def is_large(record: Shown) -> bool:
-    """Whether it is to be written in pieces; such a record is a part of its own."""
-    value, packed = record.value, record.value_base64
-    if isinstance(value, Raw):
-        return memoryview(value).nbytes > _PART_BYTES
-    return len((packed if isinstance(packed, bytes) else value) or "") > _PART_BYTES
-
-
-def in_pieces(record: Shown) -> Iterator[bytes]:
-    """A large record as JSON. Its value is taken from it."""
-    value, packed = record.value, record.value_base64
-    if isinstance(packed, bytes):
-        record.value_base64 = Raw(_HERE)
-    else:
-        record.value = Raw(_HERE)
-    before, _, after = _encoder.encode(record).partition(_HERE)
-    if isinstance(value, Raw):
-        yield before
-        whole = memoryview(value).cast("B")
-        for at in range(0, len(whole), _PIECE):
-            yield bytes(whole[at : at + _PIECE])
-        yield after
-        return
-    yield before + b'"'
-    if isinstance(packed, bytes):
-        for at in range(0, len(packed), _PIECE):
-            yield base64.b64encode(packed[at : at + _PIECE])
-    elif value is not None:
-        for at in range(0, len(value), _PIECE):
-            yield _encoder.encode(value[at : at + _PIECE])[1:-1]
-    yield b'"' + after
+        yield from encoder.pieces(encoder.encode_lines(part))
 
 
 def records(result: ReadResult, shape: ValueShape) -> Iterator[RecordOut]:
@@ -162,23 +166,29 @@ def records(result: ReadResult, shape: ValueShape) -> Iterator[RecordOut]:
 
 
 def record_parts(result: ReadResult, shape: ValueShape) -> Iterator[list[RecordOut]]:
-    """The records, some at a time, a large one alone."""
+    """The records, some at a time; values may be `Large`."""
     for piece in result.slices:
-        for begin, end, fields in record_columns(piece, shape):
-            yield from apart(piece, begin, end, list(map(RecordOut, *fields)))
+        for _, _, fields in record_columns(piece, shape):
+            yield list(map(RecordOut, *fields))
 
 
-def apart(piece: BatchSlice, begin: int, end: int, part: list[R]) -> Iterator[list[R]]:
-    """The part, which is these records of `piece`, cut so that none is too long where many bytes
-    are in a few records; a large record is alone."""
-    starts = piece.batch.columns.values.starts
-    first = begin
-    if starts[end] - starts[begin] > _PART_BYTES:  # not in most parts
-        for at in range(begin + 1, end):
-            if starts[at + 1] - starts[first] > _PART_BYTES:
-                yield part[first - begin : at - begin]
-                first = at
-    yield part[first - begin :]
+def steps(piece: BatchSlice, most: int | None = None) -> Iterator[tuple[int, int]]:
+    """Where in the batch records begin and end (exclusive) that may be encoded in one step; a
+    record with a large value is alone."""
+    columns, begin = piece.batch.columns, piece.begin
+    may_be_long = piece.batch.header.inflated_bytes > _PART_BYTES
+
+    def size_bytes(end: int) -> int:
+        present = [c for c in (columns.values, columns.keys, columns.headers) if c is not None]
+        return sum(column.starts[end] - column.starts[begin] for column in present)
+
+    while begin < piece.end:
+        end = min(begin + (most or _PART_RECORDS), piece.end)
+        if may_be_long and size_bytes(end) > _PART_BYTES:
+            ends = range(begin + 1, end + 1)
+            end = begin + max(1, bisect_right(ends, _PART_BYTES, key=size_bytes))
+        yield begin, end
+        begin = end
 
 
 def record_columns(
@@ -186,10 +196,7 @@ def record_columns(
 ) -> Iterator[tuple[int, int, tuple[Iterable[Any], ...]]]:
     """Some records at a time: where in the batch they begin and end (exclusive), and for each field
     of RecordOut what they have. What is the same for all of them may be endless."""
-    mean_bytes = piece.batch.header.inflated_bytes // piece.batch.header.count + 1
-    at_once = max(1, min(_PART_RECORDS, _PART_BYTES // mean_bytes))
-    for begin in range(piece.begin, piece.end, at_once):
-        end = min(begin + at_once, piece.end)
+    for begin, end in steps(piece):
         yield begin, end, _fields(piece, begin, end, shape)
 
 
@@ -205,6 +212,9 @@ def _fields(
         keys, keys64 = _as_text(columns.keys, begin, end)
         as_shaped = _as_json if shape == "json" else _as_text
         values, values64 = as_shaped(columns.values, begin, end)
+    starts = columns.values.starts
+    if starts[end] - starts[begin] > _PART_BYTES:  # then it is the value of one record
+        values, values64 = map(unless_large, values), map(unless_large, values64)
     headers, headers64 = _headers(columns.headers, begin, end, as_text=shape != "base64")
     offsets = piece.batch.offsets()[begin:end]
     return offsets, timestamps, keys, values, headers, keys64, values64, headers64
@@ -295,9 +305,25 @@ def _parsed(value: bytes) -> Raw | None:
 HEADER_ROW: Final = b",".join(map(str.encode, RecordOut.__struct_fields__)) + b"\r\n"
 
 
+_IN_CSV: Final[Mapping[type, Callable[[Any], bytes]]] = {
+    str: lambda text: _doubled(text).encode(),
+    bytes: base64.b64encode,
+    memoryview: lambda content: bytes(content).replace(b'"', b'""'),
+}
+
+
 def csv_parts(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
     """The rows, without the header row."""
-    return map(_rows, record_parts(result, shape))
+    for part in record_parts(result, shape):
+        rows = _rows(part)
+        value = part[0].value or part[0].value_base64
+        if isinstance(value, Large):  # it is one row, and behind its value are JSON and base64
+            before, _, after = rows.rpartition(_HERE.encode())
+            yield before
+            yield from value.pieces(_IN_CSV)
+            yield after
+        else:
+            yield rows
 
 
 def _rows(records: list[RecordOut]) -> bytes:
@@ -315,12 +341,18 @@ def _rows(records: list[RecordOut]) -> bytes:
     return "".join([f"{row}\r\n" for row in rows]).encode()
 
 
-def _quoted(text: str | Raw | None) -> str:
+def _quoted(text: str | Raw | Large | None) -> str:
     if text is None:
         return ""
-    if isinstance(text, Raw):
+    if isinstance(text, Large):
+        text = _HERE
+    elif isinstance(text, Raw):
         text = bytes(text).decode()
-    return '"' + text.replace('"', '""') + '"'
+    return f'"{_doubled(text)}"'
+
+
+def _doubled(text: str) -> str:
+    return text.replace('"', '""')
 
 
 def _object(headers: dict[str, str] | dict[str, bytes] | UnsetType) -> str:
@@ -329,5 +361,7 @@ def _object(headers: dict[str, str] | dict[str, bytes] | UnsetType) -> str:
     return _quoted(_encoder.encode(headers).decode()) if headers else "{}"
 
 
-def _base64(content: bytes | UnsetType) -> str:
+def _base64(content: bytes | Large | UnsetType) -> str:
+    if isinstance(content, Large):
+        return _HERE
     return "" if content is UNSET else base64.b64encode(content).decode()

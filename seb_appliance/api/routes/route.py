@@ -86,10 +86,10 @@ class Services:
 
     broker: Broker
     options: ApiOptions
-    status: Callable[[], Status]
+    status: Callable[[], Awaitable[Status]]
     costs: Callable[[], msgspec.Struct]
     snapshot: Callable[[], Awaitable[int]]
-    samples: Callable[[], Iterable[Any]]
+    samples: Callable[[], Awaitable[Iterable[Any]]]
     openapi: Callable[[], bytes]
 
 

@@ -130,27 +130,28 @@ def create_app(
     broker: Broker,
     *,
     options: ApiOptions,
-    status: Callable[[], Status],
+    status: Callable[[], Awaitable[Status]],
     costs: Callable[[], CostOut],
     snapshot: Callable[[], Awaitable[int]],
-    samples: Callable[[], Iterable[Sample]] = tuple,
+    samples: Callable[[], Awaitable[Iterable[Sample]]],
     protocols: Sequence[Protocol] = (),
     described: Callable[[], bytes] | None = None,
     site: Site | None = None,
 ) -> Api:
     """The ASGI application. `described` returns the OpenAPI document and takes no time. `site` is
     not part of the API, and has its own error pages and rules of paths."""
-    measured: list[Callable[[], Iterable[Sample]]] = [
-        samples,
-        *(partial(one.samples, broker, options) for one in protocols),
-    ]
+
+    async def measured() -> Iterable[Sample]:
+        own, others = await samples(), (one.samples(broker, options) for one in protocols)
+        return itertools.chain(own, itertools.chain.from_iterable(others))
+
     services = Services(
         broker,
         options,
         status,
         costs,
         snapshot,
-        lambda: itertools.chain.from_iterable(one() for one in measured),
+        measured,
         described or functools.cache(lambda: openapi(protocols)),
     )
     handlers = path_handlers(route.served(services) for route in _ROUTES)

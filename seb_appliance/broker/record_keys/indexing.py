@@ -31,6 +31,7 @@ from seb_appliance.errors import (
     TopicNotFoundError,
 )
 from seb_appliance.formats.topic_settings import KeyIndexMode
+from seb_appliance.tasks import in_slices
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +271,11 @@ class KeyIndexing:
             return topic.log_start_offset
         return max(known.indexed_offset, topic.log_start_offset)
 
-    def progress(self) -> list[Progress]:
+    async def progress(self) -> list[Progress]:
         """Of all topics with an index."""
         return [
             Progress(topic.name, self.indexed_offset(topic), topic.log_end_offset)
-            for topic in self._catalog.unsorted()
+            async for topic in in_slices(list(self._catalog.unsorted()))
             if is_indexed(topic)
         ]
 

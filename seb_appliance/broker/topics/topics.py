@@ -290,9 +290,9 @@ class Topics:
             topic.stream is not None and topic.stream.closed,
         )
 
-    def totals(self) -> Totals:
+    async def totals(self) -> Totals:
         """Of all topics."""
-        return self._catalog.totals()
+        return await self._catalog.totals()
 
     def names(self) -> list[str]:
         """Of all topics, in order."""

@@ -199,8 +199,9 @@ class Compactions:
         for item in compactions:
             self._failed.pop(item.topic_id, None)
 
-    def progress(self) -> CompactionProgress:
-        topics = [topic for topic in self._catalog.unsorted() if topic.settings.compacts]
+    async def progress(self) -> CompactionProgress:
+        every = in_slices(list(self._catalog.unsorted()))
+        topics = [topic async for topic in every if topic.settings.compacts]
         dirty = sum(_bytes(t.stored, _clean_rows(t), len(t.stored)) for t in topics)
         return CompactionProgress(len(topics), dirty, sum(t.stored.total_bytes for t in topics))
 

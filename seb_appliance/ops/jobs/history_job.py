@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -49,7 +49,7 @@ class HistoryKeeper(Job):
 
     name = "history"
 
-    def __init__(self, read: Callable[[], Reading], clock: Clock, path: Path) -> None:
+    def __init__(self, read: Callable[[], Awaitable[Reading]], clock: Clock, path: Path) -> None:
         """Call `load` next. `path`: of local.sqlite."""
         self.history = History()
         self.lags = LagHistory()
@@ -84,10 +84,10 @@ class HistoryKeeper(Job):
             _log.warning("the samples of the charts cannot be saved: %s", error)
 
     async def _run(self) -> None:
-        before, before_s = self._read(), self._clock.monotonic_s()
+        before, before_s = await self._read(), self._clock.monotonic_s()
         while True:
             await self._clock.sleep(limits.SAMPLE_EVERY_S)
-            now, now_s = self._read(), self._clock.monotonic_s()
+            now, now_s = await self._read(), self._clock.monotonic_s()
             now_us = self._clock.wall_us()
             sample = _sample(before, now, now_us, now_s - before_s)
             self.history.add(sample)

@@ -412,7 +412,7 @@ class Appliance:
         await asyncio.to_thread(self.executor.shutdown)
         await asyncio.to_thread(self.passwords.close)
 
-    def _reading(self) -> Reading:
+    async def _reading(self) -> Reading:
         broker, sections = self.broker, self.sections
         counters = broker.counters
         return Reading(
@@ -424,7 +424,7 @@ class Appliance:
             sections_fetched=sections.from_bucket,
             bucket_requests=self.store.counts.requests(),
             puts=tuple(counters.puts.counts),
-            size_bytes=broker.topics.totals().size_bytes,
+            size_bytes=(await broker.topics.totals()).size_bytes,
             lags=broker.groups.lags(limits.LAGS_SAMPLED),
             came_in=counters.take_came_in(),
         )

@@ -19,6 +19,7 @@ from seb_appliance.api.server.fast_lane import FastLaneProtocol
 from seb_appliance.api.server.http_protocol import NO_UPGRADES, SebHttpProtocol, Upgrade
 from seb_appliance.api.server.options import ApiOptions
 from seb_appliance.api.server.plain_answers import PlainAnswers
+from seb_appliance.broker.status import Status
 from seb_appliance.bundled import bundled
 from seb_appliance.ops.serve.assembly import Appliance
 from seb_appliance.ops.serve.control_users import set_password_command
@@ -110,13 +111,20 @@ class HttpServer(uvicorn.Server):
         )
         definitions = DefinitionsOfPage(lambda: app)
         pages = replace(ui_options(appliance), definitions=definitions)
+
+        async def measured() -> Iterable[Sample]:
+            figures = await telemetry(appliance)
+            own = samples(appliance, figures, self.plain_answers.answered, app.asked)
+            return chain(own, more_samples())
+
+        async def state() -> Status:
+            return await status(appliance, await appliance.broker.topics.totals())
+
         app = create_app(
             appliance.broker,
             options=options,
-            samples=lambda: chain(
-                samples(appliance, self.plain_answers.answered, app.asked), more_samples()
-            ),
-            status=lambda: status(appliance, appliance.broker.topics.totals()),
+            samples=measured,
+            status=state,
             snapshot=appliance.publish_snapshot,
             protocols=PROTOCOLS,
             described=openapi_json,

@@ -184,7 +184,7 @@ async def _write(process: _Process, settings: Settings, promotion: Promotion | N
         async with _servers(
             appliance, process.listener, process.control, {"promote": refuse_promotion}, ports
         ) as http:
-            _say_started(process, appliance)
+            await _say_started(process, appliance)
             if promotion is not None:
                 promotion.done(appliance)
             gc.collect()
@@ -217,7 +217,7 @@ async def _follow(process: _Process) -> Promotion | None:
             listener = process.listener.dup()
             commands = {"promote": promotion.ask}
             async with _servers(standby, listener, process.control, commands) as http:
-                _say_started(process, standby)
+                await _say_started(process, standby)
                 waited_for = {following, process.stop, promotion.asked, http}
                 await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
                 await standby.drain()
@@ -264,13 +264,13 @@ async def _opened(process: _Process, settings: Settings, open_it: _Open[_Opened]
     return opened
 
 
-def _say_started(process: _Process, appliance: Appliance) -> None:
+async def _say_started(process: _Process, appliance: Appliance) -> None:
     """Tell the service manager; print a screen for people, or log a line for programs."""
     settings, journal = appliance.settings, appliance.journal
     port = process.listener.getsockname()[1]
     process.manager.tell(READY)
     if settings.log_format == "text":
-        _show_started(process.console, appliance, port)
+        await _show_started(process.console, appliance, port)
         return
     fields = {
         "standby": appliance.standby is not None,
@@ -392,7 +392,7 @@ def start_progress(console: Console) -> Iterator[Progress]:
         yield show_progress
 
 
-def _show_started(console: Console, appliance: Appliance, port: int) -> None:
+async def _show_started(console: Console, appliance: Appliance, port: int) -> None:
     settings, report = appliance.settings, appliance.report
     role = f"epoch {report.epoch}, fencing mode {report.mode}"
     if appliance.standby is not None:
@@ -408,7 +408,7 @@ def _show_started(console: Console, appliance: Appliance, port: int) -> None:
     rows = [
         ("bucket", f"{appliance.store.description}  {_WORTH[appliance.journal.durability]}"),
         ("writer" if appliance.standby is None else "standby", role),
-        ("recovery", _recovery(appliance)),
+        ("recovery", await _recovery(appliance)),
         ("admin page", page),
         ("API", f"{url}/schema"),
         ("admin key", f"in {key_file}"),
@@ -432,9 +432,9 @@ def _show_started(console: Console, appliance: Appliance, port: int) -> None:
             console.print(text, style="yellow", markup=False, soft_wrap=True)
 
 
-def _recovery(appliance: Appliance) -> str:
+async def _recovery(appliance: Appliance) -> str:
     report, broker = appliance.report, appliance.broker
-    totals = broker.topics.totals()
+    totals = await broker.topics.totals()
     began = {"local": "local state", "empty": "an empty state"}.get(
         report.began_from, f"snapshot {report.began_seq}"
     )

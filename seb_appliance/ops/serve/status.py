@@ -49,16 +49,16 @@ from seb_appliance.protocols.sockets.connected import connections_of
 _SHOWN: Final = 10  # topics that the key index is behind on
 
 
-def telemetry(appliance: Appliance) -> Telemetry:
-    """All figures; called on the event loop, so it reads memory only."""
+async def telemetry(appliance: Appliance) -> Telemetry:
+    """All figures, from memory."""
     broker, sections, tidier = appliance.broker, appliance.sections, appliance.tidier
     stored, behind = broker.tidying.stored.all(), broker.gauges.groups_behind()
     objects = [(found.length, found.living_bytes) for found in stored]
     queues = broker.queues.live()
     oldest_us, cost = broker.remembered.oldest_request_us, appliance.cost.recent()
-    totals = broker.topics.totals()
+    totals = await broker.topics.totals()
     return Telemetry(
-        status=status(appliance, totals),
+        status=await status(appliance, totals),
         totals=totals,
         log=broker.counters,
         cache=CacheFigures(
@@ -106,7 +106,7 @@ def telemetry(appliance: Appliance) -> Telemetry:
     )
 
 
-def status(appliance: Appliance, totals: Totals) -> Status:
+async def status(appliance: Appliance, totals: Totals) -> Status:
     broker, clock, snapshots = appliance.broker, appliance.clock, appliance.snapshots
     up_s = clock.monotonic_s() - appliance.opened_s
     report = appliance.cost.recent()
@@ -126,9 +126,9 @@ def status(appliance: Appliance, totals: Totals) -> Status:
         ),
         remembered=_remembered(appliance),
         last_used=LastUsedStatus(appliance.last_used.failure),
-        tidier=_tidier(appliance),
+        tidier=await _tidier(appliance),
         tables=_tables(appliance),
-        key_index=_key_index(appliance),
+        key_index=await _key_index(appliance),
         waiting=WaitingStatus(
             pending_bytes=broker.pending.used,
             pending_bytes_max=broker.pending.limit,
@@ -213,9 +213,9 @@ def _remembered(appliance: Appliance) -> RememberedStatus:
     )
 
 
-def _tidier(appliance: Appliance) -> TidierStatus:
+async def _tidier(appliance: Appliance) -> TidierStatus:
     tidier, tidying = appliance.tidier, appliance.broker.tidying
-    compaction = tidying.compactions.progress()
+    compaction = await tidying.compactions.progress()
     return TidierStatus(
         doing=tidier.doing,
         failure=tidier.failure,
@@ -254,9 +254,9 @@ def _tables(appliance: Appliance) -> TablesStatus:
     )
 
 
-def _key_index(appliance: Appliance) -> KeyIndexStatus:
+async def _key_index(appliance: Appliance) -> KeyIndexStatus:
     keys = appliance.broker.record_keys
-    progress = keys.indexing.progress()
+    progress = await keys.indexing.progress()
     return KeyIndexStatus(
         topics=len(progress),
         lag_records=sum(topic.lag for topic in progress),
@@ -312,10 +312,10 @@ def cost(keeper: CostKeeper) -> CostOut:
 
 
 def samples(
-    appliance: Appliance, fast_lane_requests: int, application_requests: int
+    appliance: Appliance, figures: Telemetry, fast_lane_requests: int, application_requests: int
 ) -> Iterator[Sample]:
-    """The metrics of `telemetry`, the request counts of both paths, and two histograms."""
-    for metric, labels, value in measured(telemetry(appliance)):
+    """The metrics of `figures`, the request counts of both paths, and two histograms."""
+    for metric, labels, value in measured(figures):
         yield Sample(metric.name, metric.help, metric.kind, value, labels)
     text = "Requests answered by the fast lane, without the application."
     yield Sample("seb_fast_lane_requests_total", text, "counter", fast_lane_requests)

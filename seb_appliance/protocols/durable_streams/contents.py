@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import base64
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Final
+from itertools import chain
+from typing import Final, TypeAlias
 
 import msgspec
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Raw, UnsetType
 
 from seb_appliance import limits
+from seb_appliance.api.encoding.record_encoding import listed, steps, unless_large
 from seb_appliance.api.encoding.record_json import (
     check_numbers,
     compact_json,
     text_of,
     too_many_records,
 )
+from seb_appliance.api.server.parsing import Parser
 from seb_appliance.broker.values import ReadResult
 from seb_appliance.errors import BadJsonError
 
-# Of records, made without a break: at most a few milliseconds, if each must be parsed.
+# Of records, made without a break: at most a few milliseconds, since each is parsed.
 _RECORDS_AT_ONCE: Final = 256
-_BYTES_AT_ONCE: Final = 128 * limits.KIB
 _DATA_BYTES: Final = 48 * limits.KIB  # of an event, without a break; a multiple of 3, for base64
+_BEGIN: Final = b"event: data\ndata:"
+_END: Final = b"\n\n"
 _list_decoder: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
@@ -68,40 +71,70 @@ def _bounded_decoder() -> msgspec.json.Decoder[msgspec.Struct]:
 
 def byte_parts(result: ReadResult) -> Iterator[bytes]:
     """The records' values, to be joined."""
-    for items in _some(result):
-        yield b"".join(item for item in items if item is not None)
+    for piece in result.slices:
+        for begin, end in steps(piece):
+            items = piece.batch.columns.values.slice(begin, end)
+            yield b"".join(item for item in items if item is not None)
 
 
-def json_parts(result: ReadResult) -> Iterator[bytes]:
+# The offsets of values that are large, and the values on one line; None if they are no JSON.
+ReadApart: TypeAlias = Mapping[int, bytes | None]
+
+
+async def read_apart(parser: Parser, owner: str, result: ReadResult) -> ReadApart:
+    """What would take too long while others wait. Raises OverloadedError, RequestTooLargeError."""
+    found: dict[int, bytes | None] = {}
+    for piece in result.slices:
+        for begin, _ in steps(piece, _RECORDS_AT_ONCE):
+            value = piece.batch.columns.values.get(begin) or b""  # a large one is alone
+            if len(value) > limits.JSON_SHOWN_BYTES_MAX:
+                compact = await parser.parse_apart(owner, compact_json, value)
+                found[piece.batch.offsets()[begin]] = compact
+    return found
+
+
+def json_parts(result: ReadResult, apart: ReadApart) -> Iterator[bytes]:
     """A list of the records' values. Those that others appended and are no JSON come as a text, or
     as `{"value_base64": …}`; tombstones as null."""
-    opening = b"["
-    for items in _some(result):
-        yield opening + b",".join(map(_shown, items))
-        opening = b","
-    yield b"[]" if opening == b"[" else b"]"
+
+    def shown(offset: int, value: bytes | None) -> object:
+        if value is None:
+            return None
+        is_large = len(value) > limits.JSON_SHOWN_BYTES_MAX
+        compact = apart[offset] if is_large else compact_json(value)
+        if compact is not None:
+            return unless_large(Raw(compact))
+        text = text_of(value)
+        return {"value_base64": unless_large(value)} if text is None else unless_large(text)
+
+    return listed(
+        (
+            list(
+                map(
+                    shown,
+                    piece.batch.offsets()[begin:end],
+                    piece.batch.columns.values.slice(begin, end),
+                )
+            )
+            for piece in result.slices
+            for begin, end in steps(piece, _RECORDS_AT_ONCE)
+        ),
+        closing=b"]",
+    )
 
 
-def _some(result: ReadResult) -> Iterator[list[bytes | None]]:
-    """The records' values, some at a time, also where a few are much larger than others."""
-    for piece in result.slices:
-        values, begin = piece.batch.columns.values, piece.begin
-        starts = values.starts[piece.begin : piece.end + 1].tolist()
-        while begin < piece.end:
-            most_bytes = starts[begin - piece.begin] + _BYTES_AT_ONCE
-            end = piece.begin + bisect_right(starts, most_bytes) - 1
-            end = max(begin + 1, min(end, begin + _RECORDS_AT_ONCE))
-            yield values.slice(begin, end)
-            begin = end
+def json_event(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """A list in JSON, which is one line, as the data of a `data` event, to be joined."""
+    return chain([_BEGIN], parts, [_END])
 
 
-def event_data(result: ReadResult, *, json: bool, in_base64: bool) -> Iterator[bytes]:
+def event_data(result: ReadResult, *, in_base64: bool) -> Iterator[bytes]:
     """The records as the data of one `data` event, to be joined."""
-    content = b"".join(json_parts(result) if json else byte_parts(result))
+    content = b"".join(byte_parts(result))
     parts = (content[at : at + _DATA_BYTES] for at in range(0, len(content), _DATA_BYTES))
-    yield b"event: data\ndata:"
+    yield _BEGIN
     yield from map(base64.b64encode, parts) if in_base64 else _lines(parts)
-    yield b"\n\n"
+    yield _END
 
 
 def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -114,13 +147,3 @@ def _lines(parts: Iterable[bytes]) -> Iterator[bytes]:
         text = text.replace(b"\n ", b"\n  ").replace(b"\n", b"\ndata:")
         yield b" " + text if begins_line and rest.startswith(b" ") else text
         begins_line, ended_by_cr = part.endswith((b"\r", b"\n")), part.endswith(b"\r")
-
-
-def _shown(value: bytes | None) -> bytes:
-    if value is None:
-        return b"null"
-    compact = compact_json(value)
-    if compact is not None:
-        return compact
-    text = text_of(value)
-    return msgspec.json.encode({"value_base64": value} if text is None else text)

@@ -18,6 +18,7 @@ from seb_appliance.api.routes.route import (
     route,
 )
 from seb_appliance.api.server.auth import Call
+from seb_appliance.api.server.parsing import Parser
 from seb_appliance.broker.broker import Broker
 from seb_appliance.broker.read.waiting import Follower, Part
 from seb_appliance.broker.streams.admission import StreamView, is_json, media_type_of
@@ -28,7 +29,13 @@ from seb_appliance.errors import (
     BadParameterError,
 )
 from seb_appliance.protocols.durable_streams import limits as stream_limits
-from seb_appliance.protocols.durable_streams.contents import byte_parts, event_data, json_parts
+from seb_appliance.protocols.durable_streams.contents import (
+    byte_parts,
+    event_data,
+    json_event,
+    json_parts,
+    read_apart,
+)
 from seb_appliance.protocols.durable_streams.wire import (
     CLOSED,
     CLOSED_HEADER,
@@ -125,9 +132,8 @@ def _nothing_new(view: StreamView, headers: Headers) -> Answer:
     return Answer(204, headers)
 
 
-async def _answer(
-    broker: Broker, call: Call, offset: int, result: ReadResult, headers: Headers
-) -> Answer:
+async def _answer(ctx: RequestContext, offset: int, result: ReadResult, headers: Headers) -> Answer:
+    broker, call = ctx.broker, ctx.call
     view = broker.streams.get(result.topic)
     if view.topic_id != result.topic_id:  # created again while its records were fetched
         raise no_such_topic(result.topic)
@@ -146,8 +152,10 @@ async def _answer(
         headers.append(UP_TO_DATE)
     if closed:
         headers.append(CLOSED)
-    parts = json_parts(result) if is_json(view.state.content_type) else byte_parts(result)
-    return await encoded(broker, call, headers, parts)
+    if not is_json(view.state.content_type):
+        return await encoded(broker, call, headers, byte_parts(result))
+    apart = await read_apart(ctx.options.parser, call.owner, result)
+    return await encoded(broker, call, headers, json_parts(result, apart))
 
 
 @route(
@@ -202,6 +210,7 @@ async def read(ctx: RequestContext) -> object:
             view,
             offset,
             Cursors(ctx.options.now_s, ctx.options.random_up_to),
+            ctx.options.parser,
         )
     if asked.from_now and not asked.live:
         return _only_the_end(view)
@@ -215,7 +224,7 @@ async def read(ctx: RequestContext) -> object:
         if offset == view.log_end_offset:
             return _nothing_new(view, headers)
     result = await ctx.broker.read(topic, _request(offset))
-    return await _answer(ctx.broker, ctx.call, offset, result, headers)
+    return await _answer(ctx, offset, result, headers)
 
 
 ROUTES: Final = [read]
@@ -245,11 +254,13 @@ class LiveStream(LiveAnswer[Follower]):
         view: StreamView,
         offset: int,
         cursors: Cursors,
+        parser: Parser,
     ) -> None:
         super().__init__(broker, call)
         self._topic = topic
         self._offset = offset
         self._cursors = cursors
+        self._parser = parser
         self._json = is_json(view.state.content_type)
         is_text = media_type_of(view.state.content_type).startswith("text/")
         self._in_base64 = not (self._json or is_text)
@@ -322,6 +333,9 @@ class LiveStream(LiveAnswer[Follower]):
     async def _encoded(self, result: ReadResult) -> Part:
         count = sum(piece.end - piece.begin for piece in result.slices)
         self._broker.counters.live_encoded += count
-        parts = event_data(result, json=self._json, in_base64=self._in_base64)
+        parts = event_data(result, in_base64=self._in_base64)
+        if self._json:
+            apart = await read_apart(self._parser, self._call.owner, result)
+            parts = json_event(json_parts(result, apart))
         encoded = b"".join([part async for part in in_slices(parts)])
         return Part(encoded, count, result.next_offset)

@@ -41,7 +41,7 @@ async def subscribe(client: Client, server: Server, asked: Subscription) -> int:
     the QoS that it has. Raises MqttError. Nothing else may change subscriptions of the client
     meanwhile: thousands of topics are looked at in slices."""
     if is_shared(asked.topic_filter):
-        return _subscribe_shared(client, server, asked)
+        return await _subscribe_shared(client, server, asked)
     check_filter(asked.topic_filter)
     if not client.incoming.grants.may_subscribe(asked.topic_filter):
         raise MqttError(Code.NOT_AUTHORIZED, _NO_GRANT)
@@ -75,9 +75,7 @@ async def _matched(
     session matches, which begin there."""
     matched, only = list[Topic](), list[Topic]()
     earlier = list(session.subscriptions)
-    async for topic in in_slices(list(logs.follower.topics.values())):
-        if topic.deleted or not logs.routes.may_have(topic.name, topic_filter):
-            continue
+    async for topic in logs.all_in_slices(topic_filter):
         matched.append(topic)
         at = session.positions.get(topic.topic_id)
         if at is not None and at.next_offset >= topic.log_end_offset:
@@ -90,13 +88,13 @@ async def _matched(
     return matched, only
 
 
-def _subscribe_shared(client: Client, server: Server, asked: Subscription) -> int:
+async def _subscribe_shared(client: Client, server: Server, asked: Subscription) -> int:
     """QoS 1 at most: what one client has not acknowledged goes to another."""
     name = check_shared(client.session.client[0], asked.topic_filter)
     if not client.incoming.grants.may_subscribe(name.topic_filter):
         raise MqttError(Code.NOT_AUTHORIZED, _NO_GRANT)
     given = replace(asked, qos=min(asked.qos, 1))
-    server.shared.subscribe(client, given)
+    await server.shared.subscribe(client, given)
     return given.qos
 
 
@@ -120,9 +118,9 @@ def resume(client: Client, server: Server) -> None:
             client.wants_origin |= asked.no_local
         else:
             del subscriptions[topic_filter]
-    for topic_filter, (asked, _) in list(client.session.shared.items()):
+    for topic_filter, (asked, since) in list(client.session.shared.items()):
         name = check_shared(client.session.client[0], topic_filter)
         if client.incoming.grants.may_subscribe(name.topic_filter):
-            server.shared.subscribe(client, asked)
+            server.shared.join(client, asked, since)
         else:
             server.shared.unsubscribe(client, topic_filter)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from seb_appliance import __version__, limits
-from seb_appliance.api.encoding.record_encoding import RecordOut, record_parts
+from seb_appliance.api.encoding.record_encoding import RecordOut, listed, record_parts
 from seb_appliance.api.encoding.record_json import text_of
 from seb_appliance.broker.queues.takers import Lent, Taken
 from seb_appliance.broker.shares import Reservation
@@ -32,7 +32,6 @@ from seb_appliance.protocols.subscriptions.settings import Shape
 _JSON: Final = "application/json"
 _CONTENT_TYPE: Final = re.compile(r"[\x21-\x7e]([\x20-\x7e]{0,198}[\x21-\x7e])?")
 _HASHED_HERE_BYTES: Final = 256 * limits.KIB
-_encoder: Final = msgspec.json.Encoder()
 _unpack: Final = msgspec.msgpack.Decoder(dict[str, bytes]).decode
 
 
@@ -88,17 +87,17 @@ async def body_of(shape: Shape, taken: Sequence[Taken], reservation: Reservation
         reservation.grow(len(body.content))
         return body
     if shape == "event":
-        content = one_event(_result(taken[0]))
-        reservation.grow(len(content))
-        return Body(content, STRUCTURED)
+        made, content_type = one_event(_result(taken[0])), STRUCTURED
+    elif shape == "events":
+        made, content_type = event_parts(*map(_result, taken)), BATCHED
+    else:
+        made, content_type = listed(_records(taken), b'{"records":[', b"]}"), _JSON
     parts = []
-    opening, closing = (b"[", b"]") if shape == "events" else (b'{"records":[', b"]}")
-    for part in _events(taken) if shape == "events" else _records(taken):
-        reservation.grow(len(part) + 1)
+    for part in made:
+        reservation.grow(len(part))
         parts.append(part)
         await asyncio.sleep(0)
-    content = opening + b",".join(parts) + closing
-    return Body(content, BATCHED if shape == "events" else _JSON)
+    return Body(b"".join(parts), content_type)
 
 
 def _result(one: Taken) -> ReadResult:
@@ -115,18 +114,11 @@ def _value(one: Taken) -> Body:
     return Body(value, said)
 
 
-def _events(taken: Sequence[Taken]) -> Iterator[bytes]:
-    for one in taken:
-        for part in event_parts(_result(one)):
-            if found := part.strip(b"[],\n"):  # an event begins with { and ends with }
-                yield found
-
-
-def _records(taken: Sequence[Taken]) -> Iterator[bytes]:
+def _records(taken: Sequence[Taken]) -> Iterator[list[RecordPushed]]:
     for one in taken:
         deliveries = iter(one.deliveries)
         for part in record_parts(_result(one), "text"):
-            rows = [
+            yield [
                 RecordPushed(
                     *msgspec.structs.astuple(record),
                     topic=one.topic.name,
@@ -134,7 +126,6 @@ def _records(taken: Sequence[Taken]) -> Iterator[bytes]:
                 )
                 for record in part
             ]
-            yield _encoder.encode(rows)[1:-1]
 
 
 async def head_of(

@@ -23,7 +23,7 @@ _LISTED: Final = 5
 
 @routes.get("/", {"span"})
 async def show(visit: Visit) -> ASGIApp:
-    telemetry, readiness = visit.options.telemetry(), await visit.broker.readiness()
+    telemetry, readiness = await visit.options.telemetry(), await visit.broker.readiness()
     live = ("overview-live", "overview-more")
     drawn = {} if visit.part in live else await charts.shown(visit, "overview")
     return visit.page(

@@ -22,7 +22,7 @@ _ANSWERS: Final = {"ObjectMissingError": "absent", "ObjectExistsError": "exists"
 
 @routes.get("/storage", {"span"})
 async def show(visit: Visit) -> ASGIApp:
-    now = visit.options.telemetry()
+    now = await visit.options.telemetry()
     status = now.status
     live = ("storage-live", "checks")
     drawn = {} if visit.part in live else await charts.shown(visit, "storage")

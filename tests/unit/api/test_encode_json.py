@@ -11,14 +11,17 @@ from seb_appliance import limits
 from seb_appliance.api.encoding import record_encoding as module
 from seb_appliance.api.encoding.record_encoding import (
     ValueShape,
+    csv_parts,
     json_parts,
     ndjson_parts,
-    record_parts,
+    steps,
 )
+from seb_appliance.api.routes.records.live import events
 from seb_appliance.broker.values import BatchSlice, ReadResult
 from seb_appliance.formats import batch
 from seb_appliance.formats.columns import BinaryColumn, Columns, int64s
-from seb_appliance.protocols.cloud_events import guessed_type
+from seb_appliance.protocols.cloud_events import event_parts, guessed_type
+from seb_appliance.protocols.durable_streams.contents import json_parts as stream_parts
 from tests.support.plain_encoder import plain_json, plain_ndjson
 
 SHAPES: tuple[ValueShape, ...] = ("text", "json", "base64")
@@ -170,22 +173,52 @@ def test_the_bytes_are_those_of_encoding_record_after_record(slices, shape, at_o
         assert encode_ndjson(answer, shape) == plain_ndjson(answer, shape)
 
 
-def test_parts_are_small_whatever_the_size_of_the_values():
+def test_parts_of_small_values_have_many_and_parts_of_larger_ones_few():
     small = result([b"x" * 10] * 5_000)
     assert [part.count(b"\n") for part in ndjson_parts(small, "text")] == [512] * 9 + [392]
     middle = result([b"x" * 40_000] * 12)
     assert [part.count(b"\n") for part in ndjson_parts(middle, "text")] == [6] * 2
-    # Each of these characters takes six bytes, and ten times as long as a letter.
-    large = result([b"\1" * 500_000, b"x", b"\xff" * 500_000, b'["' + b"x" * 500_000 + b'"]'])
-    for shape in SHAPES:
-        for parts in (json_parts(large, shape), ndjson_parts(large, shape)):
-            assert max(map(len, parts)) < 6 * 50_000
 
 
-def test_a_part_is_no_longer_where_all_bytes_are_in_a_few_records():
+def test_a_step_is_no_longer_where_all_bytes_are_in_a_few_records():
     values = [b"", *[b"x" * 100_000] * 9, b"y" * 300_000, *[b""] * 3_000]
-    parts = list(record_parts(result(values), "text"))
-    sizes = [sum(len(record.value) for record in part) for part in parts]
-    assert [record.value.encode() for part in parts for record in part] == values
-    assert max(size for size, part in zip(sizes, parts, strict=True) if len(part) > 1) <= 256 * 1024
-    assert [len(part) for part, size in zip(parts, sizes, strict=True) if size == 300_000] == [1]
+    found = list(steps(result(values, keys=values[::-1]).slices[0]))
+    both = [len(value) + len(key) for value, key in zip(values, values[::-1], strict=True)]
+    assert [begin for begin, _ in found] == [0, *[end for _, end in found[:-1]]]
+    for begin, end in found:
+        assert sum(both[begin:end]) <= 256 * 1024 or (end - begin, both[begin]) == (1, 300_000)
+    assert found[-1][1] == len(values)
+    assert len(found) < 20
+
+
+# Each of these characters takes six bytes, and ten times as long as a letter.
+LARGE = [
+    b"\1" * 500_000,
+    b'"' * 500_000,
+    b"\xff" * 500_000,
+    b'["' + b"x" * 500_000 + b'"]',
+    "ä\r\n".encode() * 200_000,
+]
+FORMS = {
+    "JSON": lambda result: json_parts(result, "json"),
+    "NDJSON": lambda result: ndjson_parts(result, "text"),
+    "CSV": lambda result: csv_parts(result, "text"),
+    "CSV of JSON": lambda result: csv_parts(result, "json"),
+    "CSV in base64": lambda result: csv_parts(result, "base64"),
+    "live": lambda result: events(result, "text"),
+    "events": event_parts,
+    "JSON stream": lambda result: stream_parts(result, {}),
+}
+
+
+@pytest.mark.parametrize("parts_of", FORMS.values(), ids=list(FORMS))
+def test_each_form_of_an_answer_has_large_values_in_pieces_and_the_same_bytes(parts_of):
+    values = [value for large in LARGE for value in (large, b"x")]
+    keys = [b'\0"', *LARGE[:-1], *[None] * 5]
+    parts = list(parts_of(result(values, [key and key[:40] for key in keys])))
+    assert max(map(len, parts)) < 6 * 50_000
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_PART_BYTES", 100_000_000)
+        whole = list(parts_of(result(values, [key and key[:40] for key in keys])))
+    assert b"".join(parts) == b"".join(whole)
+    assert max(map(len, whole)) > 500_000

@@ -32,7 +32,13 @@ def test_every_route_is_listed_and_every_listed_route_is_there():
     options = ApiOptions(pages=Path(), static=Path(), secret_box=FernetBox(Path()))
     none = lambda: None  # noqa: E731
     api = create_app(  # type: ignore[arg-type]
-        object(), options=options, status=none, costs=none, snapshot=none, protocols=PROTOCOLS
+        object(),
+        options=options,
+        status=none,
+        costs=none,
+        snapshot=none,
+        samples=none,
+        protocols=PROTOCOLS,
     )
     served = {
         (method, re.sub(r":(str|path)\}", "}", route.path))

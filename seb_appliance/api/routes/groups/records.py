@@ -7,7 +7,12 @@ from typing import Final
 
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import FORMATS, Headers
-from seb_appliance.api.encoding.record_encoding import RecordsOut, ValueShape, framed
+from seb_appliance.api.encoding.record_encoding import (
+    RecordsOut,
+    ValueShape,
+    framed,
+    record_parts,
+)
 from seb_appliance.api.openapi.parameters import CONSUME, Json, query
 from seb_appliance.api.openapi.shared import (
     BYTES,
@@ -85,7 +90,7 @@ def _encode(group: str, read: GroupRead, chosen: str, shape: ValueShape) -> Iter
         read.lag.bytes,
         read.lag.seconds,
     )
-    return framed(frame, result, shape)
+    return framed(frame, record_parts(result, shape))
 
 
 _RECORDS: Final = {

@@ -24,6 +24,7 @@ from seb_appliance.errors import (
     QuotaExceededError,
     UnauthenticatedError,
 )
+from seb_appliance.tasks import in_slices
 
 # `/metrics` in the Prometheus text format; for this machine only unless set otherwise.
 _QUERY: Final = frozenset({"names"})
@@ -151,9 +152,9 @@ async def metrics(ctx: RequestContext) -> object:
             )
         ctx.broker.authorize(enter(ctx.request, ctx.broker, _QUERY).key, "admin")
     asked = read_query(ctx.request.scope["query_string"], _QUERY).get("names", "false")
-    shown = ctx.services.samples()
-    if choice(asked, "names", ("false", "true")) == "false":
-        shown = (sample for sample in shown if not _NAMES & sample.labels.keys())
+    hidden = _NAMES if choice(asked, "names", ("false", "true")) == "false" else frozenset()
+    every = in_slices(await ctx.services.samples())
+    shown = [sample async for sample in every if not hidden & sample.labels.keys()]
     return Answer(200, [(b"content-type", CONTENT_TYPE)], exposition(shown))
 
 

@@ -224,7 +224,7 @@ _STATUS: Final = {
 )
 async def get_status(ctx: RequestContext) -> object:
     readiness = await ctx.broker.readiness()
-    known = msgspec.structs.asdict(ctx.services.status())
+    known = msgspec.structs.asdict(await ctx.services.status())
     return StatusOut(**known, ready=readiness.ready, problems=readiness.problems)
 
 

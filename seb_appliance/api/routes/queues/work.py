@@ -11,7 +11,7 @@ from msgspec import UNSET, Meta, Raw, UnsetType
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import JSON, format_times
-from seb_appliance.api.encoding.record_encoding import ValueShape, apart, listed, record_columns
+from seb_appliance.api.encoding.record_encoding import ValueShape, listed, record_columns
 from seb_appliance.api.openapi.shared import READ_ERRORS, RECORD, WRITE_ERRORS
 from seb_appliance.api.routes.queues.queues import authorize_queue, may_use, queue_of
 from seb_appliance.api.routes.records.reading import NO_STORE, encoded, unless_gone
@@ -119,7 +119,13 @@ def taken_parts(
     broker: Broker, queue: str, taken: list[Taken], shape: ValueShape
 ) -> Iterator[bytes]:
     """The body of the answer to a take."""
-    opening = b'{"records":['
+    rows = _rows(broker, queue, taken, shape)
+    return listed(rows, opening=b'{"records":[', closing=b"]}\n")
+
+
+def _rows(
+    broker: Broker, queue: str, taken: list[Taken], shape: ValueShape
+) -> Iterator[list[DeliveryOut]]:
     for one in taken:
         topic, first = one.topic, one.piece.begin
         for begin, end, record in record_columns(one.piece, shape):
@@ -130,11 +136,7 @@ def taken_parts(
             ]
             attempts = [delivery.attempt for delivery in out]
             times = format_times([delivery.first_us for delivery in out])
-            rows = list(map(DeliveryOut, tokens, attempts, times, repeat(topic.name), *record))
-            for part in apart(one.piece, begin, end, rows):
-                yield from listed(part, opening)
-                opening = b","
-    yield (b"" if opening == b"," else opening) + b"]}\n"
+            yield list(map(DeliveryOut, tokens, attempts, times, repeat(topic.name), *record))
 
 
 _DELIVERY: Final = "AAAAAAAAAAMAAAAAAAAAEQAAAAAAAAABx0k3m9x2apQ4s5t6u7v8w9"

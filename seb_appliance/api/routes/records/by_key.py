@@ -13,7 +13,12 @@ import msgspec
 from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import CSV, JSON, NDJSON, Headers
-from seb_appliance.api.encoding.record_encoding import RecordsOut, ValueShape, framed
+from seb_appliance.api.encoding.record_encoding import (
+    RecordsOut,
+    ValueShape,
+    framed,
+    record_parts,
+)
 from seb_appliance.api.routes.records.ranges import Next
 from seb_appliance.api.server.auth import Call
 from seb_appliance.broker.broker import Broker
@@ -217,4 +222,4 @@ def view_json(page: ViewPage, shape: ValueShape) -> Iterable[Bytes]:
         result.log_end_offset,
         cursor_of(page.next_place),
     )
-    return framed(frame, result, shape)
+    return framed(frame, record_parts(result, shape))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import chain
 from typing import Final
 from urllib.parse import quote_from_bytes
 
@@ -31,8 +30,6 @@ from seb_appliance.api.encoding.record_encoding import (
     ValueShape,
     csv_parts,
     ndjson_parts,
-    records,
-    written,
 )
 from seb_appliance.api.encoding.trace_context import RequestTrace
 from seb_appliance.api.openapi.parameters import CONSUME_OR_FOLLOW, VALUES
@@ -355,9 +352,8 @@ async def consume_one(ctx: RequestContext) -> object:
     if chosen == EVENT.decode():
         one = answer_format(chosen).one
         assert one is not None, chosen
-        return held(ctx.broker, ctx.call, headers, [one(result)])
-    parts = chain(written(next(iter(records(result, shape)))), [b"\n"])
-    return await encoded(ctx.broker, ctx.call, headers, parts)
+        return await encoded(ctx.broker, ctx.call, headers, one(result))
+    return await encoded(ctx.broker, ctx.call, headers, ndjson_parts(result, shape))
 
 
 ROUTES: Final = [consume, consume_one]

@@ -19,7 +19,7 @@ from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import SSE, Headers, body_event, send_part
 from seb_appliance.api.encoding.problems import REQUEST_ID_STATE, problem_body
-from seb_appliance.api.encoding.record_encoding import ValueShape, records, written
+from seb_appliance.api.encoding.record_encoding import PartEncoder, ValueShape, records
 from seb_appliance.api.server.auth import METER_STATE, Call, authenticated_again, within_quota
 from seb_appliance.broker.access.grants import grants_admin
 from seb_appliance.broker.broker import Broker
@@ -321,8 +321,6 @@ class LiveRecords(LiveAnswer[Follower]):
 
 def events(result: ReadResult, shape: ValueShape) -> Iterator[bytes]:
     """To be joined: one event for each record; its id is the record's offset."""
+    encoder = PartEncoder()
     for record in records(result, shape):
-        pieces = written(record)
-        yield b"id: %d\ndata: %b" % (record.offset, next(pieces))
-        yield from pieces
-        yield b"\n\n"
+        yield from encoder.pieces(b"id: %d\ndata: %b\n\n" % (record.offset, encoder.encode(record)))

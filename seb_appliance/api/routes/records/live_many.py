@@ -13,7 +13,7 @@ import msgspec
 
 from seb_appliance import limits
 from seb_appliance.api.encoding.answers import JSON, SSE, Headers
-from seb_appliance.api.encoding.record_encoding import RecordOut, records, written
+from seb_appliance.api.encoding.record_encoding import PartEncoder, RecordOut, records
 from seb_appliance.api.openapi.parameters import VALUES, format_of, header, query
 from seb_appliance.api.openapi.shared import RECORD
 from seb_appliance.api.routes.records.live import RETRY, LiveAnswer
@@ -192,10 +192,9 @@ class LiveOfMany(LiveAnswer[FollowerOfMany]):
 def _lines(topic: str, made: Iterable[RecordOut]) -> Iterator[bytes]:
     """To be joined: the records, each with its topic, and line breaks between them."""
     opening, between = b'{"topic":"%b",' % topic.encode(), b""  # names need no escapes
+    encoder = PartEncoder()
     for record in made:
-        pieces = written(record)
-        yield between + opening + next(pieces)[1:]
-        yield from pieces
+        yield from encoder.pieces(between + opening + encoder.encode(record)[1:])
         between = b"\n"
 
 

@@ -19,10 +19,9 @@ from seb_appliance import limits
 from seb_appliance.api.encoding import parameters
 from seb_appliance.api.encoding.answers import JSON, Answer, json_line
 from seb_appliance.api.encoding.record_encoding import (
+    PartEncoder,
     RecordOut,
     ValueShape,
-    in_pieces,
-    is_large,
     record_parts,
 )
 from seb_appliance.api.routes.records.reading import NO_STORE, VARY, encoded, value_shape
@@ -140,7 +139,6 @@ def start_of(topic: Topic, place: Mapping[int, int], *, latest: bool) -> int:
 HELD_BYTES_MAX: Final = limits.FETCH_BYTES_MAX
 PAGE_QUERY: Final = frozenset({"max_bytes", "wait", "group"})
 _RECORDS: Final = b'{"records":[],'
-_encode_lines: Final = msgspec.json.Encoder().encode_lines
 
 
 class ToCommit(msgspec.Struct):
@@ -286,18 +284,14 @@ class PageOfMany:
 
 def _parts(frame: ManyRecordsOut, results: list[ReadResult], shape: ValueShape) -> Iterator[bytes]:
     """`frame` as JSON, with the records in the place of none."""
-    before = _RECORDS[:-2]
+    encoder, before = PartEncoder(), _RECORDS[:-2]
     for result in results:
         topic = b'{"topic":"%b",' % result.topic.encode()  # names need no escapes
         for part in record_parts(result, shape):
-            if is_large(part[0]):
-                pieces = in_pieces(part[0])
-                yield before + topic + next(pieces)[1:]
-                yield from pieces
-            else:
-                lines = _encode_lines(part)
-                # No line break stands inside of a record.
-                yield before + topic + lines[1:-1].replace(b"\n{", b"," + topic)
+            lines = encoder.encode_lines(part)
+            # No line break stands inside of a record.
+            inner = lines[1:-1].replace(b"\n{", b"," + topic)
+            yield from encoder.pieces(before + topic + inner)
             before = b","
     after = json_line(frame).removeprefix(_RECORDS)
     yield (b"" if before == b"," else before) + b"]," + after

@@ -7,7 +7,7 @@ same), never in the path.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -17,7 +17,14 @@ from seb_appliance import limits
 from seb_appliance.api.encoding import conditions, parameters
 from seb_appliance.api.encoding.answers import JSON, RAW, Answer, Headers, format_time, json_line
 from seb_appliance.api.encoding.formats import negotiate
-from seb_appliance.api.encoding.record_encoding import VALUE_SHAPES, RecordOut, records
+from seb_appliance.api.encoding.record_encoding import (
+    VALUE_SHAPES,
+    PartEncoder,
+    RecordOut,
+    framed,
+    record_parts,
+    records,
+)
 from seb_appliance.api.openapi.parameters import (
     RECORD_KEY,
     SAFE_APPEND,
@@ -45,7 +52,7 @@ from seb_appliance.api.routes.records.by_key import (
 )
 from seb_appliance.api.routes.records.consume import raw_answer
 from seb_appliance.api.routes.records.produce import Produced, produced, timeout_ms
-from seb_appliance.api.routes.records.reading import VARY, held
+from seb_appliance.api.routes.records.reading import VARY, encoded
 from seb_appliance.api.routes.route import (
     Content,
     ErrorTypes,
@@ -67,6 +74,7 @@ from seb_appliance.errors import (
     StoreUnavailableError,
     TopicNotFoundError,
 )
+from seb_appliance.formats.columns import Bytes
 
 _ONE: Final = (JSON.decode(), RAW.decode())
 
@@ -135,7 +143,7 @@ async def _list(ctx: RequestContext, asked: KeysQuestion) -> Answer:
         keys.append(KeyOut(text, row.offset, timestamp, UNSET if binary is None else binary))
     next_after, next_after_base64 = _text_or_bytes(page.next_after)
     listed = KeysOut(topic, page.topic_id, keys, next_after, next_after_base64, page.indexed_offset)
-    return _answer(ctx, listed)
+    return await _answer(ctx, page.indexed_offset, [json_line(listed)])
 
 
 async def _latest(ctx: RequestContext, asked: LatestQuestion) -> Answer:
@@ -151,7 +159,9 @@ async def _latest(ctx: RequestContext, asked: LatestQuestion) -> Answer:
     record = next(iter(records(found.result, shape)))
     topic_id = found.result.topic_id
     latest = LatestOut(topic, topic_id, record, found.indexed_offset)
-    return _answer(ctx, latest)
+    encoder = PartEncoder()
+    parts = encoder.pieces(encoder.encode(latest) + b"\n")
+    return await _answer(ctx, found.indexed_offset, parts)
 
 
 async def _history(ctx: RequestContext, asked: HistoryQuestion) -> Answer:
@@ -162,19 +172,19 @@ async def _history(ctx: RequestContext, asked: HistoryQuestion) -> Answer:
     found: KeyedRecords = await broker.record_keys.history(
         topic, key, asked.before, asked.limit, fresh=asked.fresh
     )
-    newest_first = list(records(found.result, shape))[::-1]
     topic_id = found.result.topic_id
-    history = HistoryOut(topic, topic_id, newest_first, found.next_before, found.indexed_offset)
-    return _answer(ctx, history)
+    history = HistoryOut(topic, topic_id, [], found.next_before, found.indexed_offset)
+    newest_first = [part[::-1] for part in record_parts(found.result, shape)][::-1]
+    return await _answer(ctx, found.indexed_offset, framed(history, newest_first))
 
 
 def _indexed(offset: int) -> tuple[bytes, bytes]:
     return b"seb-indexed-offset", str(offset).encode()
 
 
-def _answer(ctx: RequestContext, content: KeysOut | LatestOut | HistoryOut) -> Answer:
-    headers: Headers = [(b"content-type", JSON), _indexed(content.indexed_offset), VARY]
-    return held(ctx.broker, ctx.call, headers, [json_line(content)])
+async def _answer(ctx: RequestContext, indexed_offset: int, parts: Iterable[Bytes]) -> Answer:
+    headers: Headers = [(b"content-type", JSON), _indexed(indexed_offset), VARY]
+    return await encoded(ctx.broker, ctx.call, headers, parts)
 
 
 _ERRORS: Final[ErrorTypes] = (

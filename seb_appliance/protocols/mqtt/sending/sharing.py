@@ -49,6 +49,9 @@ class Member(Subscriber, Protocol):
 
     session: Session
 
+    @property
+    def has_left(self) -> bool: ...
+
 
 class Share:
     """`next_offsets`: where it reads on; a topic that is missing there is newer than the share.
@@ -266,13 +269,23 @@ class SharedSubscriptions:
     async def stop(self) -> None:
         await asyncio.gather(*self._ending.values(), return_exceptions=True)
 
-    def subscribe(self, member: Member, asked: Subscription) -> None:
+    async def subscribe(self, member: Member, asked: Subscription) -> None:
         """From the log end on, if the share is new. Raises MqttError."""
+        name, since = check_shared(member.session.client[0], asked.topic_filter), Offsets()
+        if name not in self._all:
+            async for topic in self.logs.all_in_slices(name.topic_filter):
+                since[topic.topic_id] = topic.log_end_offset
+            if member.has_left:
+                raise MqttError(Code.UNSPECIFIED, "the client has left")
+        self.join(member, asked, since)
+
+    def join(self, member: Member, asked: Subscription, since: Offsets) -> None:
+        """`since`: where it begins, if the share is new. Raises MqttError."""
         session = member.session
         name = check_shared(session.client[0], asked.topic_filter)
         if name not in self._all and not self._room.try_take(name.api_key_id, 1):
             raise MqttError(Code.QUOTA, "there are too many shared subscriptions")
-        share = self._of(name, self.logs.ends(name.topic_filter))
+        share = self._of(name, since)
         session.shared[asked.topic_filter] = asked, dict(share.next_offsets)
         if session.is_kept:
             share.keepers.add(session)
@@ -305,10 +318,12 @@ class SharedSubscriptions:
         if share is not None:
             return share
         share = self._all[name] = Share(name, dict(since), self)
-        for topic in self.logs.all(name.topic_filter):
-            done = self.logs.broker.groups.committed_offset(share.group, topic.topic_id)
-            if done is not None and share.group not in self._ending:
-                share.next_offsets[topic.topic_id] = done
+        done = {}
+        if share.group not in self._ending:
+            done = self.logs.broker.groups.committed_of(share.group)
+        for topic in self.logs.all(name.topic_filter) if done else ():
+            if topic.name in done:
+                share.next_offsets[topic.topic_id] = done[topic.name].offset
         return share
 
     def _session_ended(self, session: Session) -> None:

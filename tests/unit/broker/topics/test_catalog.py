@@ -38,10 +38,10 @@ async def test_a_restart_loads_what_the_entries_changed(place: Place) -> None:
     await place.broker.topics.fork("c", "b", 7)
     await place.tidy()
     await place.produce("a", 3)
-    before, totals = topics(place), catalog(place).totals()
+    before, totals = topics(place), await catalog(place).totals()
     await place.restart()
     assert topics(place) == before
-    assert catalog(place).totals() == totals
+    assert await catalog(place).totals() == totals
     assert totals.topics == 3
 
 

@@ -217,10 +217,10 @@ async def test_a_topic_that_holds_records_already_is_compacted_once_it_is_asked_
     await place.compact()
     assert len(await place.records("t")) == 20
     await place.broker.topics.change("t", {"cleanup": "compact"})
-    assert place.broker.tidying.compactions.progress().dirty_bytes > 0
+    assert (await place.broker.tidying.compactions.progress()).dirty_bytes > 0
     await place.compact()
     assert [offset for offset, _, _ in await place.records("t")] == [17, 18, 19]
-    assert place.broker.tidying.compactions.progress().dirty_bytes == 0
+    assert (await place.broker.tidying.compactions.progress()).dirty_bytes == 0
 
 
 async def test_only_what_cleanup_says_is_removed(place: Place) -> None:
