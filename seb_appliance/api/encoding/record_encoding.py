@@ -306,7 +306,7 @@ HEADER_ROW: Final = b",".join(map(str.encode, RecordOut.__struct_fields__)) + b"
 
 
 _IN_CSV: Final[Mapping[type, Callable[[Any], bytes]]] = {
-    str: lambda text: _doubled(text).encode(),
+    str: lambda text: text.replace('"', '""').encode(),
     bytes: base64.b64encode,
     memoryview: lambda content: bytes(content).replace(b'"', b'""'),
 }
@@ -344,15 +344,9 @@ def _rows(records: list[RecordOut]) -> bytes:
 def _quoted(text: str | Raw | Large | None) -> str:
     if text is None:
         return ""
-    if isinstance(text, Large):
-        text = _HERE
-    elif isinstance(text, Raw):
-        text = bytes(text).decode()
-    return f'"{_doubled(text)}"'
-
-
-def _doubled(text: str) -> str:
-    return text.replace('"', '""')
+    if not isinstance(text, str):
+        text = _HERE if isinstance(text, Large) else bytes(text).decode()
+    return '"' + text.replace('"', '""') + '"'
 
 
 def _object(headers: dict[str, str] | dict[str, bytes] | UnsetType) -> str:
@@ -362,6 +356,6 @@ def _object(headers: dict[str, str] | dict[str, bytes] | UnsetType) -> str:
 
 
 def _base64(content: bytes | Large | UnsetType) -> str:
-    if isinstance(content, Large):
-        return _HERE
-    return "" if content is UNSET else base64.b64encode(content).decode()
+    if content is UNSET:
+        return ""
+    return _HERE if isinstance(content, Large) else base64.b64encode(content).decode()
