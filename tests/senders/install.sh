@@ -15,15 +15,11 @@ if [ ! -e "$folder/syslog-ng/usr/sbin/syslog-ng" ]; then
         echo "seb: syslog-ng cannot be downloaded; its test is skipped" >&2
 fi
 
-[ -e "$folder/node_modules/winston-loki" ] ||
+# In one go: npm removes what another one installed.
+{ [ -e "$folder/node_modules/winston-loki" ] && [ -e "$folder/node_modules/mqtt" ]; } ||
     npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix "$folder" \
-        winston@3.19.0 winston-loki@6.1.7 ||
-    echo "seb: winston-loki cannot be installed; its test is skipped" >&2
-
-[ -e "$folder/node_modules/mqtt" ] ||
-    npm install --silent --no-save --no-audit --no-fund --ignore-scripts --prefix "$folder" \
-        mqtt@5.16.0 ||
-    echo "seb: mqtt.js cannot be installed; its tests are skipped" >&2
+        winston@3.19.0 winston-loki@6.1.7 mqtt@5.16.0 ||
+    echo "seb: winston-loki and mqtt.js cannot be installed; their tests are skipped" >&2
 sh .ci/install-debian "tests of mosquitto's clients are skipped" mosquitto mosquitto-clients
 sh .ci/install-debian "tests of MQTT by proxies are skipped" haproxy nginx-light libnginx-mod-stream
 

@@ -15,31 +15,31 @@ import pytest
 
 from tests.senders.cookbook import Prepared, look, prepare
 from tests.senders.deaths import WITHIN_S, killed_and_back
-from tests.senders.shippers import INSTALLED, installed
+from tests.senders.shippers import INSTALLED
 from tests.server.serving import Serving, serving
 
 pytestmark = pytest.mark.slow
 
+NODE = shutil.which("node") or "node"
+MODULES = INSTALLED / "node_modules"
+HAS_NODE = shutil.which("node") is not None and (MODULES / "winston-loki").exists()
+OF_NODE = pytest.mark.skipif(not HAS_NODE, reason="winston-loki: make neighbours installs it")
 SENDERS = (
     "otel-python",
     "loki-python",
     "splunk-python",
-    pytest.param("loki-node", marks=pytest.mark.neighbours),
+    pytest.param("loki-node", marks=[pytest.mark.neighbours, OF_NODE]),
 )
 COUNT = 40
 # The first append: a library that sends little at once may have no third one.
 FAILPOINTS = ("K2:kill:1", "K10:kill:1")
 SENT = [f"bottle {number}" for number in range(COUNT)]
-NODE = shutil.which("node") or "node"
-MODULES = INSTALLED / "node_modules"
 # Without pytest's own filter of warnings.
 ENVIRONMENT = {**os.environ, "PYTHONWARNINGS": "", "NODE_PATH": str(MODULES)}
 
 
 def send(sender: str, prepared: Prepared, seb: Serving, folder: Path) -> str:
     """What the program prints."""
-    if sender == "loki-node":
-        installed(shutil.which("node") and (MODULES / "winston-loki").exists(), "winston-loki")
     program, name = (NODE, "send.js") if sender == "loki-node" else (sys.executable, "send.py")
     command = [program, prepared.file(name, seb, folder), str(COUNT)]
     done = subprocess.run(
