@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import deque
 from typing import Any
 
 from seb_appliance.protocols.mqtt import codec
@@ -19,11 +20,15 @@ class Client:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, version: int
     ) -> None:
         self.reader, self.writer, self.version = reader, writer, version
+        self._early = deque[tuple[int, bytes]]()
 
     async def subscribe(self, topic_filter: str, options: int = 1) -> int:
-        """The reason code."""
+        """The reason code. A server may send messages before it."""
         self.send(subscribe(topic_filter, options, self.version))
-        first, body = await self.packet()
+        first, body = await self._next()
+        while first >> 4 == codec.PUBLISH:
+            self._early.append((first, body))
+            first, body = await self._next()
         assert first == 0x90, (first, body)
         return body[-1]
 
@@ -50,6 +55,9 @@ class Client:
 
     async def packet(self) -> tuple[int, bytes]:
         """First byte and body of the next one; (0, b"") at the end of the connection."""
+        return self._early.popleft() if self._early else await self._next()
+
+    async def _next(self) -> tuple[int, bytes]:
         async with asyncio.timeout(10):
             try:
                 first = (await self.reader.readexactly(1))[0]

@@ -13,8 +13,9 @@ from seb_appliance.protocols.kafka.errors import BY_CODE, ErrorCode, code_of
 # What no handler of the Kafka port can get from the broker: other APIs and the start raise it.
 ELSEWHERE = {
     "api_key_not_found", "bad_cloud_event", "bad_json", "commit_backward", "compaction_not_found",
-    "compaction_refused", "delay_too_long", "export_refused", "follower_too_slow",
-    "fork_refused", "headers_too_large", "import_refused", "key_index_off", "last_admin_key",
+    "compaction_refused", "delay_too_long", "entry_not_found", "export_refused",
+    "follower_too_slow", "fork_refused", "headers_too_large", "import_refused", "key_index_off",
+    "last_admin_key",
     "lease_ended", "method_not_allowed", "not_acceptable", "not_found", "offset_conflict",
     "precondition_failed", "queue_not_found", "record_key_not_found", "record_not_found",
     "request_timeout", "sql_statement", "sql_timeout", "sql_unavailable", "stream_conflict",
