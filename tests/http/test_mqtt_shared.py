@@ -120,7 +120,7 @@ async def test_a_client_without_room_is_not_looked_at_for_each_message(running, 
         await quick.subscribe("$share/once/once")
         await publish(running, "once", *(b"%d" % i for i in range(20)))
         await messages(quick, 19)
-        assert asked.count("deaf") == 2
+        assert asked.count("deaf") <= 3  # once more when its first message is on its way
         ack(deaf, await deaf.message())
         assert await deaf.pong()
         await publish(running, "once", b"20", b"21")

@@ -63,10 +63,15 @@ async def test_what_broke_off_lies_beside_the_directory_and_the_same_command_goe
             records = [{"value": str(n), "timestamp": f"2026-11-01T10:00:0{n}Z"}]
             await running.client.post("/v1/topics/t/records", json={"records": records})
 
+        stored = asyncio.Semaphore(0)
+
         async def interrupted(store: DirectoryStore, key: str, body: bytes) -> None:
             if key.endswith("2.record_batch"):
+                for _ in range(2):
+                    await stored.acquire()
                 raise OSError(errno.ENOSPC, "No space left on device")
             await put(store, key, body)
+            stored.release()
 
         to = (GO, "--topic=t", "--json", f"--to={target}")
         with monkeypatch.context() as patch:

@@ -45,7 +45,7 @@ async def trickling(head: bytes, piece: bytes) -> AsyncIterator[tuple[S3Store, a
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         options = S3Options("bucket", "", url, "us-east-1", "id", "secret", 1, 1)
         yield S3Store(options), received
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await hung_up.wait()
 
 
@@ -65,5 +65,5 @@ async def test_an_answer_that_trickles_holds_up_no_stop() -> None:
         asked = asyncio.create_task(store.get("a"))
         await received.wait()
         asked.cancel()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await store.close()
