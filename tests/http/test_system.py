@@ -13,7 +13,8 @@ import pytest
 
 from seb_appliance import tasks
 from seb_appliance.api.routes.schema import ASSETS
-from seb_appliance.ops.serve.status import telemetry
+from seb_appliance.broker.counters import Histogram
+from seb_appliance.ops.serve.status import samples, telemetry
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -79,6 +80,20 @@ async def test_others_have_turns_while_metrics_look_at_all_topics(seb, monkeypat
     again[0].cancel()
     # Four looks at each topic, with a pause of two turns behind each.
     assert turns[0] >= 8 * len(seb.appliance.broker.topics.names())
+
+
+async def test_metrics_are_told_while_the_first_request_of_a_kind_goes_to_the_bucket(
+    seb, monkeypatch
+):
+    """It comes in a pause between two metrics."""
+    latencies = {"GET": Histogram()}
+    monkeypatch.setattr(seb.appliance.store, "latencies", latencies)
+    told = []
+    for sample in samples(seb.appliance, await telemetry(seb.appliance), 0, 0):
+        told.append(sample.name)
+        if sample.name == "seb_store_request_seconds":
+            latencies["DELETE"] = Histogram()
+    assert told[-1] == "seb_loop_delay_seconds"
 
 
 async def test_metrics_name_topics_and_groups_only_when_asked(seb):
