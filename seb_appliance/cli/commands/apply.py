@@ -139,8 +139,11 @@ def _apply(
 
 def _tell_lost(admin: Admin, wanted: State, path: Path) -> None:
     """Name the API keys of the file whose secrets are neither in the file at `path` nor used: an
-    earlier run may have ended before it could write them."""
-    text = path.read_text(errors="replace") if path.is_file() else ""
+    earlier run may have ended before it could write them. Raises ConfigurationError."""
+    try:
+        text = path.read_text(errors="replace") if path.is_file() else ""
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path} ({error.strerror})") from error
     written = set(re.findall(r'"seb_(\w{8})_[\w-]+"', text))
     for key in admin.api_keys():
         name, api_key_id = printable(key["name"]), key["api_key_id"]
