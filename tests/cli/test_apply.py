@@ -257,7 +257,7 @@ def test_a_secret_that_a_killed_run_did_not_write_is_told_of_by_the_next_one(
     for more in (["--diff"], ["--yes"], []):
         told = seb("apply", path, "--secrets-file", str(secrets), *more).err
         assert told.splitlines()[0] == (
-            f"the secret of API key killed ({killed}) is not in {secrets} and was never used: "
+            f"the secret of API key killed ({killed}) is not in {secrets}, and no use is known: "
             f"if nobody has it, seb api-keys rotate {killed} gives it a new one"
         )
     secret = seb.good("api-keys", "rotate", killed, "--yes", "--json").json["secret"]
