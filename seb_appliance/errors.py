@@ -356,7 +356,8 @@ class StoreUnavailableError(UnavailableError):
 
 
 class NotReadyError(UnavailableError):
-    """The answer of /readyz while reads or writes are refused."""
+    """The answer of /readyz while reads or writes are refused, and of what needs more of the
+    journal than a standby has read."""
 
     code, title = "not_ready", "The appliance is not ready"
 

@@ -257,7 +257,7 @@ def test_a_secret_that_a_killed_run_did_not_write_is_told_of_by_the_next_one(
     for more in (["--diff"], ["--yes"], []):
         told = seb("apply", path, "--secrets-file", str(secrets), *more).err
         assert told.splitlines()[0] == (
-            f"the secret of API key killed ({killed}) is not in {secrets} and was never used: "
+            f"the secret of API key killed ({killed}) is not in {secrets}, and no use is known: "
             f"if nobody has it, seb api-keys rotate {killed} gives it a new one"
         )
     secret = seb.good("api-keys", "rotate", killed, "--yes", "--json").json["secret"]
@@ -265,6 +265,12 @@ def test_a_secret_that_a_killed_run_did_not_write_is_told_of_by_the_next_one(
     key.write_text(secret)
     seb.good("topics", "--key-file", str(key))
     assert "rotate" not in seb.good("apply", path, "--secrets-file", str(secrets)).err
+
+
+def test_a_secrets_file_that_cannot_be_looked_at_is_told_of_in_one_sentence(seb: Seb) -> None:
+    path, secrets = write(seb, "api_keys: {}\n"), seb.folder / ("x" * 300)
+    told = seb("apply", path, "--secrets-file", str(secrets)).err
+    assert f"cannot read {secrets} (File name too long)" in told
 
 
 def test_what_is_refused_stops_it_and_the_same_command_goes_on_later(seb: Seb) -> None:

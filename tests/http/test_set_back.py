@@ -12,6 +12,7 @@ import pytest_asyncio
 from seb_appliance.protocols.kafka.errors import ErrorCode
 from seb_appliance.storage.stores.memory import MemoryStore
 from seb_appliance.storage.stores.object_store import list_all
+from tests.support.appliance import running_appliance
 from tests.support.kafka_client import connected, serving
 from tests.support.receiver import receiving
 from tests.support.subscribing import acked, produce, subscribe
@@ -138,3 +139,19 @@ async def test_the_journal_of_one_history_has_no_entry_of_another_one(histories)
                 await produce(client.seb, "new", b"more")
                 assert await asked(client, entries["lost"]) == "entry_not_found"
     assert entries["common", "lost"] == entries["common", "kept"]
+
+
+async def test_a_standby_denies_no_entry_that_it_has_not_read_yet(tmp_path):
+    """It would send a client back that has read at the writer, or before the standby started."""
+    first, second = tmp_path / "one", tmp_path / "two"
+    store, late = MemoryStore(), {"standby": True, "follow_poll": "1m"}
+    async with running_appliance(first, store=store) as writer:
+        second.mkdir()
+        shutil.copy(first / "admin.key", second)
+        async with running_appliance(second, store=store, **late) as standby:
+            await produce(writer, "new", b"x")
+            entry = (await writer.client.get("/v1/topics/of-new")).json()["last_entry"]
+            answer = await standby.client.get(f"/v1/entries/{entry}")
+            assert (answer.status_code, answer.json()["code"]) == (503, "not_ready")
+            lost = await standby.client.get(f"/v1/entries/1-{'0' * 32}")
+            assert lost.json()["code"] == "entry_not_found"

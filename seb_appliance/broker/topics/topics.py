@@ -33,7 +33,7 @@ from seb_appliance.tasks import in_slices
 
 _GROUPS_AT_ONCE: Final = 500  # names
 _LAGGING: Final = 10
-_SEQ: Final = re.compile("[1-9][0-9]{0,15}")
+_SEQ: Final = re.compile("[1-9][0-9]{0,15}(?=-)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +81,16 @@ class Topics:
         topic = self._catalog.find_id(topic_id)
         return None if topic is None or topic.deleted else topic.name
 
-    def is_entry(self, text: str) -> bool:
-        """Whether an entry of this journal has the text (`EntryRef.text`)."""
-        seq = text.partition("-")[0]
-        is_seq = _SEQ.fullmatch(seq) and int(seq) <= self._catalog.position.seq
-        return bool(is_seq) and self._catalog.entry_ref(int(seq)).text == text
+    def is_entry(self, text: str) -> bool | None:
+        """Whether an entry of this journal has the text (`EntryRef.text`); None if the journal ends
+        before it."""
+        found = _SEQ.match(text)
+        if found is None:
+            return False
+        seq = int(found[0])
+        if seq > self._catalog.position.seq:
+            return None
+        return self._catalog.entry_ref(seq).text == text
 
     def above(self, name: str) -> list[str]:
         """The topics that it was forked from, its parent first, deleted ones too."""

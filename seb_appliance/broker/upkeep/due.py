@@ -200,10 +200,13 @@ class Compactions:
             self._failed.pop(item.topic_id, None)
 
     async def progress(self) -> CompactionProgress:
-        every = in_slices(list(self._catalog.unsorted()))
-        topics = [topic async for topic in every if topic.settings.compacts]
-        dirty = sum(_bytes(t.stored, _clean_rows(t), len(t.stored)) for t in topics)
-        return CompactionProgress(len(topics), dirty, sum(t.stored.total_bytes for t in topics))
+        topics = dirty_bytes = total_bytes = 0
+        async for topic in in_slices(list(self._catalog.unsorted())):
+            if topic.settings.compacts:
+                topics += 1
+                dirty_bytes += _bytes(topic.stored, _clean_rows(topic), len(topic.stored))
+                total_bytes += topic.stored.total_bytes
+        return CompactionProgress(topics, dirty_bytes, total_bytes)
 
     def _due_rows(self, topic: Topic) -> tuple[int, int] | None:
         if topic.deleted or not topic.settings.compacts or not len(topic.stored):

@@ -138,17 +138,21 @@ def _apply(
 
 
 def _tell_lost(admin: Admin, wanted: State, path: Path) -> None:
-    """Name the API keys of the file whose secrets are neither in the file at `path` nor used: an
-    earlier run may have ended before it could write them."""
-    text = path.read_text(errors="replace") if path.is_file() else ""
+    """Name the API keys of the file whose secrets are not in the file at `path`, and of which the
+    appliance's machine knows no use: an earlier run may have ended before it could write them.
+    Raises ConfigurationError."""
+    try:
+        text = path.read_text(errors="replace") if path.is_file() else ""
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path} ({error.strerror})") from error
     written = set(re.findall(r'"seb_(\w{8})_[\w-]+"', text))
     for key in admin.api_keys():
         name, api_key_id = printable(key["name"]), key["api_key_id"]
         is_lost = key["last_used"] is None and api_key_id not in written
         if is_lost and key["name"] in wanted["api_keys"]:
             tell(
-                f"the secret of API key {name} ({api_key_id}) is not in {path} and was never used: "
-                f"if nobody has it, seb api-keys rotate {api_key_id} gives it a new one"
+                f"the secret of API key {name} ({api_key_id}) is not in {path}, and no use is "
+                f"known: if nobody has it, seb api-keys rotate {api_key_id} gives it a new one"
             )
 
 

@@ -45,8 +45,6 @@ class Reading:
 
 
 class HistoryKeeper(Job):
-    """`read` is asked on the event loop, so it must be quick."""
-
     name = "history"
 
     def __init__(self, read: Callable[[], Awaitable[Reading]], clock: Clock, path: Path) -> None:

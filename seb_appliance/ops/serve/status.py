@@ -321,7 +321,7 @@ def samples(
     yield Sample("seb_fast_lane_requests_total", text, "counter", fast_lane_requests)
     text = "Requests answered by the application."
     yield Sample("seb_application_requests_total", text, "counter", application_requests)
-    for kind, latencies in appliance.store.latencies.items():
+    for kind, latencies in list(appliance.store.latencies.items()):
         text = "How long requests to the bucket took."
         yield from histogram("seb_store_request_seconds", text, latencies, {"kind": kind})
     text = "How late the event loop was, asked once a second."

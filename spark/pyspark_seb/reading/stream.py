@@ -251,8 +251,8 @@ class SebStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         if not offsets:
             return
-        self._check_entries(done)
         try:
+            self._check_entries(done)
             commit(self._appliance, self._group, offsets)
         except ApplianceError as error:
             say(f"group {self._group} was not moved: {error}")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMinRows
-from pyspark_seb.errors import TopicChangedError
+from pyspark_seb.errors import ApplianceError, TopicChangedError
 from pyspark_seb.options import (
     RECORDS_PER_TASK,
     TopicLog,
@@ -155,6 +155,25 @@ def test_a_batch_waits_for_its_least_records_and_not_for_ever(monkeypatch) -> No
     assert reader.latestOffset({"a": at(8)}, limit) == {"a": at(9)}
     reader.prepareForTriggerAvailableNow()
     assert reader.latestOffset({"a": at(8)}, limit) == {"a": at(9)}
+
+
+@pytest.mark.parametrize("code", ["unreachable", "entry_not_found"])
+def test_a_group_that_cannot_be_moved_ends_no_stream_and_a_lost_entry_does(code, capsys) -> None:
+    """The group is only a copy of the checkpoint, and the next batch moves it."""
+
+    class Failing:
+        def get(self, path: str) -> None:
+            raise ApplianceError(path, 0, code, "no answer", {})
+
+    reader = Reader(TopicLog("a", 1, 0, 9))
+    reader._made = reader._options, Failing()
+    done = {"a": {**at(9), "last_entry": "4-aa"}}
+    if code == "entry_not_found":
+        with pytest.raises(TopicChangedError, match="restored as of an earlier time"):
+            SebStreamReader._publish(reader, done)
+    else:
+        SebStreamReader._publish(reader, done)
+        assert "group g was not moved: /v1/entries/4-aa: no answer" in capsys.readouterr().err
 
 
 def test_a_start_behind_the_end_is_an_error_and_not_an_empty_batch() -> None:

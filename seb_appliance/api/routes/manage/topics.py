@@ -33,6 +33,7 @@ from seb_appliance.errors import (
     EntryNotFoundError,
     ForkRefusedError,
     NameHeldError,
+    NotReadyError,
     OffsetExpiredError,
     OffsetOutOfRangeError,
     TopicDiffersError,
@@ -201,12 +202,16 @@ async def get_topic(ctx: RequestContext) -> object:
     description="For clients that keep offsets themselves: with an offset, keep the `last_entry` "
     "that the topic had after the record was read, and ask before you continue there. 404 "
     "`entry_not_found`: the appliance was restored as of an earlier time, and what was stored "
-    "since then has the offsets of records that the log does not have any more.",
+    "since then has the offsets of records that the log does not have any more. 503 `not_ready`: "
+    "this is a standby that has not read that far.",
     replies=no_content("The journal has it, and all records of then have the same offsets"),
-    errors=(EntryNotFoundError,),
+    errors=(EntryNotFoundError, NotReadyError),
 )
 async def check_entry(ctx: RequestContext) -> None:
-    if not ctx.broker.topics.is_entry(ctx.path["entry"]):
+    found = ctx.broker.topics.is_entry(ctx.path["entry"])
+    if found is None and ctx.broker.standby is not None:
+        raise NotReadyError("This standby has not read the journal up to this entry.")
+    if not found:
         raise EntryNotFoundError(
             "The journal has no such entry. If this appliance gave it to you, it was restored as "
             "of an earlier time since: begin where your group, or the log, is now."
