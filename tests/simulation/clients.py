@@ -340,6 +340,7 @@ class Clients:
             self._world.history.calls.append(call)
             await self._append(call, NewRecords([mark + b" "]), None)
         if self._draws.random() < 0.7:
+            self._world.history.doomed.add(view.topic_id)
             await self._world.ask(lambda b: b.topics.delete("temp"))
 
     async def manage_tables(self) -> None:

@@ -41,13 +41,15 @@ class Commit:
 
 @dataclass
 class History:
-    """`tokens`: of API keys that are there for sure; `revoked`: of those that are gone for sure."""
+    """`tokens`: of API keys that are there for sure; `revoked`: of those that are gone for sure;
+    `doomed`: topics of which somebody asked for the deletion."""
 
     calls: list[Call] = field(default_factory=list)
     commits: list[Commit] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     revoked: set[str] = field(default_factory=set)
     trimmed: dict[int, int] = field(default_factory=dict)
+    doomed: set[int] = field(default_factory=set)
     served: dict[tuple[int, int], tuple[bytes | None, bytes | None]] = field(default_factory=dict)
     violations: list[str] = field(default_factory=list)
     acked_ends: dict[int, list[tuple[int, int, str]]] = field(default_factory=dict)

@@ -202,7 +202,9 @@ class Workers:
 
     def violations(self, log: Log, readable: dict[int, list[Row]]) -> Iterator[str]:
         """`readable`: what the log still had of each topic in the end; others are deleted, which
-        ends all leases on them."""
+        ends all leases on them, also before it is stored and if it never is."""
+        doomed = self._world.history.doomed
+        readable = {i: rows for i, rows in readable.items() if i not in doomed}
         whole = [str(i) for i, name in log.names.items() if name == WHOLE and i in readable]
         logs = {str(i): [(row[0], None) for row in rows] for i, rows in readable.items()}
         for call in self.calls:
