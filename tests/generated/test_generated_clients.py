@@ -76,6 +76,11 @@ def test_the_client_of_openapi_python_client_produces_consumes_and_commits(
 ):
     generator = installed(PYTHON / "openapi-python-client")
     folder = document.parent
+    known = json.loads(document.read_bytes())
+    for one in (one for path in known["paths"].values() for one in path.values()):
+        # It would make a function that has two arguments `body`.
+        one["parameters"] = [p for p in one.get("parameters", ()) if p.get("name") != "body"]
+    document.write_text(json.dumps(known))
     made = ["--output-path", "seb_client", "--meta", "none"]
     run(generator, "generate", "--path", str(document), *made, seb=seb, folder=folder)
     shutil.copy(FOLDER / "python_client.py", folder)

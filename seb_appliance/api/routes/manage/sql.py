@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -43,7 +43,7 @@ class SqlOut(msgspec.Struct):
     (exclusive) its records were in it."""
 
     columns: list[SqlColumnOut]
-    rows: list[list[Any]]
+    rows: list[Annotated[list[Any], msgspec.Meta(extra_json_schema={"items": {}})]]
     truncated: bool
     elapsed_ms: float
     next_offsets: dict[str, int]
