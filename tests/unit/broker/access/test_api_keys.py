@@ -371,6 +371,16 @@ async def test_the_size_of_what_is_admitted_counts_towards_the_window(house: Hou
     await asyncio.gather(*tasks)
 
 
+async def test_of_two_at_once_that_want_one_name_for_themselves_one_gets_it(house: House) -> None:
+    await made(house, 1)
+    create = house.broker.access.create
+    both = [create("k2", ADMIN_GRANT, unique_name=True) for _ in range(2)]
+    first, second = await house.done(asyncio.gather(*both, return_exceptions=True))
+    assert isinstance(second, BadRequestError)
+    assert first[0].api_key_id in second.detail
+    await made(house, 2)  # who does not ask for it may have the name, too
+
+
 async def test_an_api_key_may_expire_in_a_microsecond_but_not_now(house: House) -> None:
     now_us = house.clock.wall_us()
     with pytest.raises(BadRequestError, match="expired already"):
