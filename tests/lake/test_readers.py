@@ -95,7 +95,7 @@ class Lake:
             answer = await self.client.get(f"/v1/tables/{TOPIC}")
             table = answer.json()
             is_done = answer.status_code == 200 and table["lag_records"] == 0
-            printed = is_done and f"v{table['commits']}." in (table["metadata"] or "")
+            printed = is_done and (table["published"] or {}).get("snapshot") == table["commits"]
             if printed and all(table[name] == value for name, value in wanted.items()):
                 return table
             await asyncio.sleep(0.1)

@@ -22,8 +22,9 @@ from tests.support.servers.s3_server import NotInstalledError
 
 SOURCES: Final = Path(__file__).parent / "porcupine"
 _PROGRAM: Final = ROOT / ".state" / "judges" / "porcupine"
-_OPERATIONS_MAX: Final = 30_000
-"""Of a register: Porcupine remembers for each operation which others it has ordered."""
+_OPERATIONS_MAX: Final = 80_000
+"""Of a register: Porcupine remembers for each operation which others it has ordered, a bit each
+(0.8 GB here)."""
 _BUILDING: Final = threading.Lock()  # histories are judged beside one another
 _BUILD_S: Final = 180
 _JUDGE_S: Final = 300
