@@ -12,7 +12,7 @@ from seb_appliance import limits
 from seb_appliance.broker.lake.queries import SqlRows
 from tests.support.appliance import running_appliance
 from tests.support.raw_http import RawConnection
-from tests.support.sql_tables import TOPIC, Sql, ground
+from tests.support.sql_tables import TOPIC, EndlessSql, Sql, ground
 
 
 async def test_a_table_is_read_by_its_name_in_the_catalog_and_by_its_topics(tmp_path: Path):
@@ -191,18 +191,8 @@ async def test_an_api_key_that_was_disabled_meanwhile_gets_no_rows(tmp_path: Pat
 async def test_a_statement_whose_client_has_left_is_ended(tmp_path: Path):
     """Else the next one of this API key would wait for it, up to a minute."""
     async with running_appliance(tmp_path / "data") as seb:
-        began, ended = asyncio.Event(), asyncio.Event()
-
-        class Slow:
-            async def run(self, _: Any) -> SqlRows:
-                began.set()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    ended.set()
-                raise AssertionError
-
-        seb.appliance.broker.sql.runner = Slow()
+        endless = EndlessSql()
+        seb.appliance.broker.sql.runner = endless
         body = b'{"sql":"SELECT 1","timeout_ms":60000}'
         head = b"POST /v1/sql HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %b\r\n"
         connection = await RawConnection.open(seb.port)
@@ -211,10 +201,10 @@ async def test_a_statement_whose_client_has_left_is_ended(tmp_path: Path):
             + b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
             + body
         )
-        await began.wait()
+        await endless.began.wait()
         await connection.close()
         async with asyncio.timeout(10):
-            await ended.wait()
+            await endless.ended.wait()
         assert seb.appliance.broker.sql.outcomes["timeout"] == 0
 
 

@@ -89,8 +89,10 @@ class Onlooker:
         """One that was taken over and has not noticed it takes the next writer's for foreign."""
         for machine in self._world.machines:
             process = machine.process
-            if process is not None and self._world.is_newest_writer(process):
-                self.foreign |= process.broker.table_commits.foreign  # type: ignore[union-attr]
+            if process is None or process.broker is None:
+                continue
+            if self._world.is_newest_writer(process):
+                self.foreign |= process.broker.table_commits.foreign
 
     def look_last(self, broker: Broker) -> None:
         """At every snapshot that is kept."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import math
@@ -9,10 +10,26 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+from seb_appliance.broker.lake.queries import SqlRows
 from tests.support.appliance import RunningAppliance, running_appliance
 
 TOPIC = "/v1/topics/Orders.eu"
 VALUES = [{"customer": f"c{i % 3}", "total": i / 2} for i in range(20)]
+
+
+class EndlessSql:
+    """In place of the runner: a statement that goes on until it is cancelled."""
+
+    def __init__(self) -> None:
+        self.began, self.ended = asyncio.Event(), asyncio.Event()
+
+    async def run(self, _: Any) -> SqlRows:
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+        raise AssertionError
 
 
 class Sql:

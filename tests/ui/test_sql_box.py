@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 from seb_appliance import limits
-from seb_appliance.broker.lake.queries import SqlRows
-from tests.support.sql_tables import ground
+from tests.support.sql_tables import EndlessSql, ground
 from tests.ui.pages import add_user, visitor
 
 PAGE = "/ui/tables/Orders.eu"
@@ -70,25 +68,15 @@ async def test_a_statement_that_cannot_be_run_is_shown_again_with_the_reason(tmp
 async def test_a_statement_whose_browser_has_left_is_ended(tmp_path: Path):
     """Else the next one of all users would wait for it, up to 10 s."""
     async with ground(tmp_path) as here:
-        began, ended = asyncio.Event(), asyncio.Event()
-
-        class Slow:
-            async def run(self, _: Any) -> SqlRows:
-                began.set()
-                try:
-                    await asyncio.Event().wait()
-                finally:
-                    ended.set()
-                raise AssertionError
-
+        endless = EndlessSql()
         await add_user(here.seb, "otto", "viewer")
         otto = visitor(here.seb)
         async with otto.client:
             await otto.log_in("otto")
-            here.seb.appliance.broker.sql.runner = Slow()
+            here.seb.appliance.broker.sql.runner = endless
             asking = asyncio.create_task(otto.post(f"{PAGE}/sql", sql="SELECT 1"))
-            await began.wait()
+            await endless.began.wait()
             asking.cancel()
             async with asyncio.timeout(5):
-                await ended.wait()
+                await endless.ended.wait()
             assert here.seb.appliance.broker.sql.outcomes["timeout"] == 0

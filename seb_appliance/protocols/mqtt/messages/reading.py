@@ -74,8 +74,8 @@ class Logs:
             if not one.deleted and self.routes.may_have(one.name, topic_filter):
                 yield one
 
-    def ends(self, topic_filter: str = "#") -> Offsets:
-        return {one.topic_id: one.log_end_offset for one in self.all(topic_filter)}
+    def ends(self) -> Offsets:
+        return {one.topic_id: one.log_end_offset for one in self.all("#")}
 
     async def follow(self, topic_filter: str, owner: str) -> FollowerOfMany:
         """Those that may have what the filter matches. Raises SebError."""
